@@ -1,0 +1,74 @@
+#ifndef HS_RUNTIME_KERNELS_H
+#define HS_RUNTIME_KERNELS_H
+
+/* The arithmetic, one table per ISA level.
+ *
+ * CANONICAL ORDER.  Every level, and the device, computes every sum in one defined order with
+ * separate multiply and add (no fused operation), so all of them give the same bits and a
+ * threshold never decides differently on another machine:
+ *
+ *   float weights (F32, F16, BF16; weight widened to f32, activation f32):
+ *     32 lanes; lane j adds a[i]*b[i] for i = j, j+32, j+64, … in that order, starting at +0.
+ *   quantized weights: activations are quantized first (hs_q8 below), integers are exact:
+ *     per block of 32 elements, 8 partial sums; partial s covers elements 4s…4s+3 of the block
+ *     (int32 exact).  16 lanes; lane 8*(b & 1) + s adds (float)partial * (dw * da) over its
+ *     blocks b in rising order, starting at +0; dw is the weight's scale of those elements (for
+ *     Q6_K: d * scale[e/16], rounded to f32 once), da the activation block's.
+ *     Q4_0 and Q5_0, Q6_K use the centred integer (q-8, q-16, q-32).
+ *   then lanes are halved: for h = L/2 … 1: lane[j] += lane[j+h], j < h.  Lane 0 is the result.
+ *
+ * Pointers need no alignment beyond the element's own for floats, none for quantized rows. */
+
+#include "formats/dtype.h"
+#include "runtime/cpu.h"
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Activations of a product with quantized weights: n int8 and one scale per 32.
+ * da = amax / 127, q = round-half-even(x * (1 / da)), q = 0 where da is 0.  n is a multiple
+ * of 32. */
+typedef struct hs_q8 {
+    int8_t *q;      /* [n] */
+    float *d;       /* [n / 32] */
+} hs_q8;
+
+/* What a dot product of one weight type reads as its activation. */
+typedef enum hs_act_kind { HS_ACT_NONE, HS_ACT_F32, HS_ACT_Q8 } hs_act_kind;
+
+typedef struct hs_kernel_type {
+    hs_act_kind act; /* HS_ACT_NONE: this type has no kernels and no model may use it */
+    /* One row of n weights times the activation: `x` when act is F32, `q` when it is Q8. */
+    float (*dot)(const void *row, const float *x, hs_q8 q, size_t n);
+    /* y[i] += a * w[i] for i in [begin, end), each y rounded after the product and after the
+     * sum; quantized rows are decoded to f32 first (one rounding: scale times integer).
+     * begin and end are multiples of the type's block, or end is the row's length. */
+    void (*axpy)(float *y, float a, const void *row, size_t begin, size_t end);
+} hs_kernel_type;
+
+typedef struct hs_kernels {
+    hs_cpu_level level;
+    hs_kernel_type type[HS_DTYPE_LIMIT];
+    void (*quantize_q8)(hs_q8 out, const float *x, size_t n);
+    /* y[i] = x[i] * scale * w[i], products from left to right (the second half of RMSNorm). */
+    void (*scale_mul)(float *y, const float *x, float scale, const float *w, size_t n);
+    /* e[i] = hs_expf(x[i] - max); returns the canonical 32-lane sum of e. */
+    float (*exp_sum)(float *e, const float *x, float max, size_t n);
+    float (*max)(const float *x, size_t n); /* n >= 1; NaN gives an unspecified element */
+} hs_kernels;
+
+/* Fill `k` with the best kernels not above `level`. */
+void hs_kernels_init(hs_kernels *k, hs_cpu_level level);
+
+/* One per ISA file; each overwrites only the entries it improves. */
+void hs_kernels_scalar(hs_kernels *k);
+void hs_kernels_avx2(hs_kernels *k);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
