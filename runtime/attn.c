@@ -1,0 +1,151 @@
+/* Attention: projections for the whole batch, then token by token, one head per task.  A head
+ * is computed from first to last position by one thread, so nothing depends on the thread
+ * count.  Formulas: powerinfer-format.md 5.1 (RoPE on interleaved pairs, K stored after RoPE). */
+#include "runtime/session.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct attend_job {
+    hs_session *s;
+    const uint8_t *k, *v; /* this layer's caches */
+    const float *q;       /* [n_head][head_dim], after RoPE */
+    float *o;
+    uint32_t len;
+} attend_job;
+
+static void attend_heads(void *ud, int64_t begin, int64_t end)
+{
+    const attend_job *j = ud;
+    const hs_session *s = j->s;
+    const hs_model *m = s->m;
+    const hs_kernel_type *kt = &s->k.type[s->kv_type];
+    const uint32_t d = m->head_dim, group = m->n_head / m->n_head_kv;
+    const uint64_t head_bytes = s->kv_row_bytes / m->n_head_kv;
+    const float scale = 1.0f / sqrtf((float)d);
+    for (int64_t h = begin; h < end; h++) {
+        float *att = s->att + (uint64_t)h * s->n_ctx;
+        float *o = j->o + (uint64_t)h * d;
+        const uint64_t at = (uint64_t)h / group * head_bytes;
+        for (uint32_t t = 0; t < j->len; t++)
+            att[t] = kt->dot(j->k + t * s->kv_row_bytes + at, j->q + (uint64_t)h * d, (hs_q8){0},
+                             d) * scale;
+        const float sum = s->k.exp_sum(att, att, s->k.max(att, j->len), j->len);
+        memset(o, 0, d * sizeof *o);
+        for (uint32_t t = 0; t < j->len; t++)
+            kt->axpy(o, att[t], j->v + t * s->kv_row_bytes + at, 0, d);
+        const float inv = 1.0f / sum;
+        for (uint32_t c = 0; c < d; c++)
+            o[c] *= inv;
+    }
+}
+
+/* cs: cos and sin of each pair at this position. */
+static void rope(const hs_model *m, float *v, uint32_t n_head, const float *cs)
+{
+    for (uint32_t h = 0; h < n_head; h++) {
+        float *p = v + (uint64_t)h * m->head_dim;
+        for (uint32_t i = 0; i < m->rope_dim; i += 2) {
+            const float a = p[i], b = p[i + 1];
+            p[i] = a * cs[i] - b * cs[i + 1];
+            p[i + 1] = a * cs[i + 1] + b * cs[i];
+        }
+    }
+}
+
+static void store(const hs_session *s, uint8_t *cache, uint32_t pos, const float *v)
+{
+    uint8_t *row = cache + pos * s->kv_row_bytes;
+    if (s->kv_type == HS_F32)
+        memcpy(row, v, s->kv_row_bytes);
+    else
+        hs_dtype_get(HS_F16)->encode(row, v, s->kv_row_bytes / 2);
+}
+
+static const float *rope_at(const hs_session *s, uint32_t pos)
+{
+    return s->rope + (uint64_t)pos * s->m->rope_dim;
+}
+
+/* RoPE, store and attend for token t of the batch with the host's cache: q, kx, vx -> o. */
+static void attend_host(hs_session *s, uint32_t layer, size_t t)
+{
+    const hs_model *m = s->m;
+    const uint32_t pos = s->pos + (uint32_t)t;
+    const size_t qn = (size_t)m->n_head * m->head_dim, kn = (size_t)m->n_head_kv * m->head_dim;
+    const uint64_t slot = (uint64_t)s->kv_slot[layer] * s->n_ctx * s->kv_row_bytes;
+    float *q = s->q + t * qn, *k = s->kx + t * kn;
+    rope(m, q, m->n_head, rope_at(s, pos));
+    rope(m, k, m->n_head_kv, rope_at(s, pos));
+    store(s, s->k_cache + slot, pos, k);
+    store(s, s->v_cache + slot, pos, s->vx + t * kn);
+    attend_job j = {s, s->k_cache + slot, s->v_cache + slot, q, s->o + t * qn, pos + 1};
+    hs_pool_run(s->pool, m->n_head, 1, attend_heads, &j);
+}
+
+static void attn_host(hs_session *s, uint32_t layer, size_t n)
+{
+    const hs_model *m = s->m;
+    const hs_layer *y = &m->layer[layer];
+    const size_t qn = (size_t)m->n_head * m->head_dim, kn = (size_t)m->n_head_kv * m->head_dim;
+    for (size_t t = 0; t < n; t++)
+        hs_rmsnorm(s, s->xn + t * m->n_embd, s->x + t * m->n_embd, y->attn_norm);
+    hs_matmul(s, &y->wq, s->xn, m->n_embd, s->q, qn, n);
+    hs_matmul(s, &y->wk, s->xn, m->n_embd, s->kx, kn, n);
+    hs_matmul(s, &y->wv, s->xn, m->n_embd, s->vx, kn, n);
+    for (size_t t = 0; t < n; t++)
+        attend_host(s, layer, t);
+    hs_matmul(s, &y->wo, s->o, qn, s->y, m->n_embd, n);
+}
+
+/* The projections on the device; the KV cache and the attention itself there too or here. */
+static hs_status attn_device(hs_session *s, uint32_t layer, size_t n, hs_err *err)
+{
+    const hs_model *m = s->m;
+    const hs_split *sp = s->split;
+    const hs_split_layer *sl = &sp->layer[layer];
+    const uint64_t x_bytes = 4ull * m->n_embd, q_bytes = 4ull * m->n_head * m->head_dim,
+                   k_bytes = 4ull * m->n_head_kv * m->head_dim;
+    for (size_t t = 0; t < n; t++) {
+        hs_dev_attn a = sl->dev_attn;
+        a.pos = s->pos + (uint32_t)t;
+        sp->ops->send(sp->dev, sp->scratch.x, s->x + t * m->n_embd, x_bytes);
+        if (sl->kv) {
+            a.stage = HS_DEV_ATTN_ALL;
+            sp->ops->send(sp->dev, sp->scratch.rope, rope_at(s, a.pos), 4ull * m->rope_dim);
+            sp->ops->attn(sp->dev, &a);
+        } else {
+            a.stage = HS_DEV_ATTN_QKV;
+            sp->ops->attn(sp->dev, &a);
+            sp->ops->recv(sp->dev, s->q + t * q_bytes / 4, sp->scratch.q, q_bytes);
+            sp->ops->recv(sp->dev, s->kx + t * k_bytes / 4, sp->scratch.k, k_bytes);
+            sp->ops->recv(sp->dev, s->vx + t * k_bytes / 4, sp->scratch.v, k_bytes);
+            const hs_status st = sp->ops->sync(sp->dev, err);
+            if (st != HS_OK)
+                return st;
+            attend_host(s, layer, t);
+            sp->ops->send(sp->dev, sp->scratch.o, s->o + t * q_bytes / 4, q_bytes);
+            a.stage = HS_DEV_ATTN_OUT;
+            sp->ops->attn(sp->dev, &a);
+        }
+        sp->ops->recv(sp->dev, s->y + t * m->n_embd, sp->scratch.y, x_bytes);
+        const hs_status st = sp->ops->sync(sp->dev, err);
+        if (st != HS_OK)
+            return st;
+    }
+    return HS_OK;
+}
+
+hs_status hs_attn_forward(hs_session *s, uint32_t layer, size_t n, hs_err *err)
+{
+    if (s->split->layer[layer].attn) {
+        const hs_status st = attn_device(s, layer, n, err);
+        if (st != HS_OK)
+            return st;
+    } else {
+        attn_host(s, layer, n);
+    }
+    for (size_t i = 0; i < n * s->m->n_embd; i++)
+        s->x[i] += s->y[i];
+    return HS_OK;
+}

@@ -1,0 +1,52 @@
+/* The two dense operations every block uses.  Each output element is one canonical dot product
+ * whatever the batch or the number of threads. */
+#include "runtime/session.h"
+
+#include <math.h>
+
+typedef struct matmul_job {
+    const hs_session *s;
+    const hs_kernel_type *kt;
+    const hs_mat *w;
+    const float *x;
+    float *y;
+    size_t ldx, ldy, n;
+} matmul_job;
+
+static void matmul_rows(void *ud, int64_t begin, int64_t end)
+{
+    const matmul_job *j = ud;
+    for (int64_t r = begin; r < end; r++) {
+        const uint8_t *row = hs_mat_row(j->w, (uint64_t)r);
+        for (size_t t = 0; t < j->n; t++)
+            j->y[t * j->ldy + (size_t)r] =
+                j->kt->dot(row, j->x + t * j->ldx, hs_q8_at(j->s, t), j->w->cols);
+    }
+}
+
+void hs_quantize_batch(hs_session *s, const float *x, size_t ldx, size_t cols, size_t n)
+{
+    for (size_t t = 0; t < n; t++)
+        s->k.quantize_q8(hs_q8_at(s, t), x + t * ldx, cols);
+}
+
+void hs_matmul(hs_session *s, const hs_mat *w, const float *x, size_t ldx, float *y, size_t ldy,
+               size_t n)
+{
+    const hs_kernel_type *kt = &s->k.type[w->dtype];
+    if (kt->act == HS_ACT_Q8)
+        hs_quantize_batch(s, x, ldx, w->cols, n);
+    matmul_job j = {s, kt, w, x, y, ldx, ldy, n};
+    /* Ranges of at least 16 rows: fewer would cost more in hand-over than in arithmetic. */
+    const int64_t step = w->rows / (4 * hs_pool_size(s->pool)) + 1;
+    hs_pool_run(s->pool, w->rows, step < 16 ? 16 : step, matmul_rows, &j);
+}
+
+float hs_rmsnorm(const hs_session *s, float *out, const float *x, const float *w)
+{
+    const uint32_t n = s->m->n_embd;
+    const float ss = s->k.type[HS_F32].dot(x, x, (hs_q8){0}, n);
+    const float mean = ss / (float)n;
+    s->k.scale_mul(out, x, 1.0f / sqrtf(mean + s->m->eps), w, n);
+    return mean;
+}
