@@ -28,8 +28,9 @@ static void attend_heads(void *ud, int64_t begin, int64_t end)
         float *o = j->o + (uint64_t)h * d;
         const uint64_t at = (uint64_t)h / group * head_bytes;
         for (uint32_t t = 0; t < j->len; t++)
-            att[t] = kt->dot(j->k + t * s->kv_row_bytes + at, j->q + (uint64_t)h * d, (hs_q8){0},
-                             d) * scale;
+            att[t] =
+                kt->dot(j->k + t * s->kv_row_bytes + at, j->q + (uint64_t)h * d, (hs_q8){0}, d) *
+                scale;
         const float sum = s->k.exp_sum(att, att, s->k.max(att, j->len), j->len);
         memset(o, 0, d * sizeof *o);
         for (uint32_t t = 0; t < j->len; t++)

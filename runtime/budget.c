@@ -134,14 +134,14 @@ hs_status hs_placement_check(const hs_placement *p, const hs_model *m, hs_err *e
                        m->n_layer);
     for (uint32_t l = 0; l < p->n_layer; l++) {
         if (p->layer[l].n_ff != m->n_ff)
-            return hs_fail(err, HS_ERR_FORMAT, "layer %u: made for %u neurons, the model has %u",
-                           l, p->layer[l].n_ff, m->n_ff);
+            return hs_fail(err, HS_ERR_FORMAT, "layer %u: made for %u neurons, the model has %u", l,
+                           p->layer[l].n_ff, m->n_ff);
         if (p->layer[l].predictor && !m->layer[l].fc1.data)
             return hs_fail(err, HS_ERR_FORMAT, "layer %u: places a predictor the model lacks", l);
     }
     if (p->fingerprint[0] && !hs_fingerprint_matches(m->gguf, p->fingerprint, false))
         return hs_fail(err, HS_ERR_FORMAT,
-                       "made for another model: fingerprint %s, the model's is %s",
-                       p->fingerprint, m->fingerprint);
+                       "made for another model: fingerprint %s, the model's is %s", p->fingerprint,
+                       m->fingerprint);
     return HS_OK;
 }

@@ -15,7 +15,7 @@ extern "C" {
 uint64_t hs_budget_attn(const hs_model *m, uint32_t layer);      /* attn_norm, q, k, v, output */
 uint64_t hs_budget_predictor(const hs_model *m, uint32_t layer); /* fc1, fc2; 0: has none */
 uint64_t hs_budget_ffn_norm(const hs_model *m, uint32_t layer);
-uint64_t hs_budget_output(const hs_model *m);                    /* output_norm, output */
+uint64_t hs_budget_output(const hs_model *m); /* output_norm, output */
 uint64_t hs_budget_kv(const hs_model *m, uint32_t n_ctx, uint32_t kv_type); /* of one layer */
 /* k neurons of the layer: gate, up and down rows and the index table, each rounded up to
  * HS_DEVICE_ALIGN; exactly linear in k when k is a multiple of 64. */

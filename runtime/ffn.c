@@ -63,13 +63,12 @@ static void down_columns(void *ud, int64_t begin, int64_t end)
     const hs_kernel_type *kt = &j->s->k.type[j->d->dtype];
     memset(j->out + begin, 0, (size_t)(end - begin) * sizeof *j->out);
     for (uint32_t i = 0; i < j->n; i++)
-        kt->axpy(j->out, j->z[i], hs_mat_row(j->d, (uint64_t)j->id[i]), (size_t)begin,
-                 (size_t)end);
+        kt->axpy(j->out, j->z[i], hs_mat_row(j->d, (uint64_t)j->id[i]), (size_t)begin, (size_t)end);
 }
 
 /* out[n_embd] = sum of z[i] * down row id[i], ids rising. */
-static void down_rows(hs_session *s, const hs_mat *d, const int32_t *id, const float *z,
-                      uint32_t n, float *out)
+static void down_rows(hs_session *s, const hs_mat *d, const int32_t *id, const float *z, uint32_t n,
+                      float *out)
 {
     const uint32_t block = hs_dtype_get(d->dtype)->block_elems;
     int64_t step = s->m->n_embd / (2 * hs_pool_size(s->pool));
@@ -177,9 +176,8 @@ static hs_status ffn_neurons(hs_session *s, uint32_t layer, size_t n, hs_err *er
         hs_matmul(s, &y->fc2, s->hid, y->fc1.rows, s->score, m->n_ff, n);
     }
     for (size_t t = 0; t < n; t++) {
-        const hs_status st =
-            neurons_token(s, layer, s->x + t * m->n_embd, s->xn + t * m->n_embd,
-                          s->score + t * m->n_ff, s->y + t * m->n_embd, err);
+        const hs_status st = neurons_token(s, layer, s->x + t * m->n_embd, s->xn + t * m->n_embd,
+                                           s->score + t * m->n_ff, s->y + t * m->n_embd, err);
         if (st != HS_OK)
             return st;
     }
@@ -240,8 +238,8 @@ hs_status hs_ffn_forward(hs_session *s, uint32_t layer, size_t n, hs_err *err)
     const hs_model *m = s->m;
     for (size_t t = 0; t < n; t++)
         hs_rmsnorm(s, s->xn + t * m->n_embd, s->x + t * m->n_embd, m->layer[layer].ffn_norm);
-    const bool dense = s->observe || (s->mode[layer] == HS_SPARSITY_OFF &&
-                                      s->split->layer[layer].n_device == 0);
+    const bool dense =
+        s->observe || (s->mode[layer] == HS_SPARSITY_OFF && s->split->layer[layer].n_device == 0);
     if (dense) {
         ffn_dense(s, layer, n);
     } else {

@@ -110,8 +110,9 @@ static hs_status read_rope(loader *ld)
         (s = get_f32(ld, "rope.freq_base", &m->rope_base)) != HS_OK)
         return s;
     if (m->rope_dim % 2)
-        return hs_fail(ld->err, HS_ERR_FORMAT, "%s.rope.dimension_count is %u, expected an even number",
-                       m->arch->name, m->rope_dim);
+        return hs_fail(ld->err, HS_ERR_FORMAT,
+                       "%s.rope.dimension_count is %u, expected an even number", m->arch->name,
+                       m->rope_dim);
     hs_str type = {0};
     float factor = 1.0f;
     if ((s = hs_gguf_str(ld->g, arch_key(ld, "rope.scaling.type"), &type, ld->err)) != HS_OK ||
@@ -179,7 +180,8 @@ static hs_status read_hparams(loader *ld)
                              m->arch->name, m->n_embd, m->n_head)
                    : s;
     value_len = m->head_dim;
-    if ((s = get_u32(ld, "attention.value_length", m->head_dim, m->head_dim, &value_len)) != HS_OK ||
+    if ((s = get_u32(ld, "attention.value_length", m->head_dim, m->head_dim, &value_len)) !=
+            HS_OK ||
         (s = get_f32(ld, "attention.layer_norm_rms_epsilon", &m->eps)) != HS_OK ||
         (s = read_rope(ld)) != HS_OK || (s = read_activation(ld)) != HS_OK)
         return s;
@@ -232,8 +234,7 @@ static hs_status bind_norm(loader *ld, const char *name, const float **out)
         return missing(ld, name);
     if (t->n_dims != 1 || t->ne[0] != ld->m->n_embd || t->dtype != HS_F32)
         return hs_fail(ld->err, HS_ERR_FORMAT, "tensor %s: expected F32 ne {%u}, got %s {%llu}",
-                       name, ld->m->n_embd, hs_dtype_name(t->dtype),
-                       (unsigned long long)t->ne[0]);
+                       name, ld->m->n_embd, hs_dtype_name(t->dtype), (unsigned long long)t->ne[0]);
     *out = (const float *)(const void *)t->data;
     return HS_OK;
 }
@@ -430,7 +431,8 @@ const char *hs_model_find_nonfinite(const hs_model *m, uint32_t layer)
     const int n = layer < m->n_layer ? snprintf(prefix, sizeof prefix, "blk.%u.", layer) : 0;
     for (size_t i = 0; i < m->gguf->n_tensors; i++) {
         const hs_gguf_tensor *t = &m->gguf->tensors[i];
-        const bool mine = n ? !strncmp(t->name, prefix, (size_t)n) : strncmp(t->name, "blk.", 4) != 0;
+        const bool mine =
+            n ? !strncmp(t->name, prefix, (size_t)n) : strncmp(t->name, "blk.", 4) != 0;
         if (!mine || !hs_dtype_get(t->dtype)->decode)
             continue;
         float *row = malloc((size_t)t->ne[0] * sizeof *row);

@@ -26,7 +26,10 @@ static inline const uint8_t *hs_mat_row(const hs_mat *w, uint64_t r)
     return w->data + r * w->row_bytes;
 }
 
-static inline uint64_t hs_mat_bytes(const hs_mat *w) { return w->data ? w->rows * w->row_bytes : 0; }
+static inline uint64_t hs_mat_bytes(const hs_mat *w)
+{
+    return w->data ? w->rows * w->row_bytes : 0;
+}
 
 /* The one table of architectures: a row here, a name map in tools/convert. */
 typedef struct hs_arch {
@@ -36,11 +39,11 @@ typedef struct hs_arch {
 
 typedef struct hs_layer {
     const float *attn_norm, *ffn_norm; /* f32 [n_embd] */
-    hs_mat wq, wk, wv, wo;             /* [n_head*head_dim | n_head_kv*head_dim][n_embd], wo transposed */
-    hs_mat gate, up;                   /* [n_ff][n_embd] */
-    hs_mat down;                       /* [n_embd][n_ff]: dense layout, else absent */
-    hs_mat down_t;                     /* [n_ff][n_embd]: sparse layout, else absent */
-    hs_mat fc1, fc2;                   /* [R][n_embd], [n_ff][R]: predictor, or absent */
+    hs_mat wq, wk, wv, wo; /* [n_head*head_dim | n_head_kv*head_dim][n_embd], wo transposed */
+    hs_mat gate, up;       /* [n_ff][n_embd] */
+    hs_mat down;           /* [n_embd][n_ff]: dense layout, else absent */
+    hs_mat down_t;         /* [n_ff][n_embd]: sparse layout, else absent */
+    hs_mat fc1, fc2;       /* [R][n_embd], [n_ff][R]: predictor, or absent */
 } hs_layer;
 
 struct hs_model {

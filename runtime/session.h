@@ -28,35 +28,35 @@ struct hs_session {
     hs_observe_fn observe;
     void *observe_ud;
 
-    hs_mat *down_t;        /* [n_layer] rows of down by neuron; the file's or transposed here */
-    uint8_t *transposed;   /* owned backing of transposed matrices, or NULL */
+    hs_mat *down_t;      /* [n_layer] rows of down by neuron; the file's or transposed here */
+    uint8_t *transposed; /* owned backing of transposed matrices, or NULL */
     uint64_t transposed_bytes;
-    hs_sparsity *mode;     /* [n_layer] what each layer runs */
+    hs_sparsity *mode; /* [n_layer] what each layer runs */
     hs_split *split;
     hs_layer_counts *count; /* [n_layer] */
 
     uint8_t *k_cache, *v_cache; /* kv_type [layers with a host cache][n_ctx][n_head_kv*head_dim] */
     int32_t *kv_slot;           /* [n_layer] index in the caches, -1: on the device */
     uint64_t kv_row_bytes, host_kv_bytes;
-    float *rope;                /* f32 [n_ctx][rope_dim/2][cos, sin] */
+    float *rope; /* f32 [n_ctx][rope_dim/2][cos, sin] */
 
     /* Scratch, all in one block; B = HS_MAX_BATCH. */
     void *block;
     uint64_t block_bytes;
-    float *x, *xn, *y;          /* [B][n_embd] */
-    float *q, *o;               /* [B][n_head*head_dim] */
-    float *kx, *vx;             /* [B][n_head_kv*head_dim] */
-    float *g, *u;               /* [B][n_ff]   gate and up products, dense path */
-    float *hid;                 /* [B][max predictor width] */
-    float *score;               /* [B][n_ff] */
-    float *att;                 /* [n_head][n_ctx] */
-    float *zc;                  /* [n_ff]      values of the active list */
-    int32_t *cand, *act;        /* [n_ff]      candidate and active neurons */
-    float *ydev;                /* [n_embd] */
-    int8_t *q8;                 /* [B][max cols] */
-    float *q8d;                 /* [B][max cols / 32] */
+    float *x, *xn, *y;   /* [B][n_embd] */
+    float *q, *o;        /* [B][n_head*head_dim] */
+    float *kx, *vx;      /* [B][n_head_kv*head_dim] */
+    float *g, *u;        /* [B][n_ff]   gate and up products, dense path */
+    float *hid;          /* [B][max predictor width] */
+    float *score;        /* [B][n_ff] */
+    float *att;          /* [n_head][n_ctx] */
+    float *zc;           /* [n_ff]      values of the active list */
+    int32_t *cand, *act; /* [n_ff]      candidate and active neurons */
+    float *ydev;         /* [n_embd] */
+    int8_t *q8;          /* [B][max cols] */
+    float *q8d;          /* [B][max cols / 32] */
     uint64_t q8_cols;
-    float *logits;              /* [n_vocab] */
+    float *logits; /* [n_vocab] */
 
     char note_text[HS_MAX_NOTES][256];
     const char *notes[HS_MAX_NOTES + 1];

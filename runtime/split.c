@@ -31,8 +31,8 @@ static hs_status put(builder *b, const void *data, uint64_t bytes, hs_buf *out)
 
 static hs_status put_mat(builder *b, const hs_mat *w, hs_dev_mat *out)
 {
-    *out = (hs_dev_mat){.dtype = w->dtype, .cols = w->cols, .rows = w->rows,
-                        .row_bytes = w->row_bytes};
+    *out = (hs_dev_mat){
+        .dtype = w->dtype, .cols = w->cols, .rows = w->rows, .row_bytes = w->row_bytes};
     return put(b, w->data, hs_mat_bytes(w), &out->buf);
 }
 
@@ -45,8 +45,8 @@ static hs_status put_norm(builder *b, const float *w, hs_buf *out)
 static hs_status put_rows(builder *b, const hs_mat *w, const hs_placement_layer *pl,
                           hs_dev_mat *out)
 {
-    *out = (hs_dev_mat){.dtype = w->dtype, .cols = w->cols, .rows = pl->n_device,
-                        .row_bytes = w->row_bytes};
+    *out = (hs_dev_mat){
+        .dtype = w->dtype, .cols = w->cols, .rows = pl->n_device, .row_bytes = w->row_bytes};
     hs_status s = take(b, pl->n_device * w->row_bytes, &out->buf);
     for (uint32_t i = 0; s == HS_OK && i < pl->n_device;) {
         uint32_t n = 1; /* neighbouring neurons go up in one piece */

@@ -29,9 +29,9 @@ static inline hs_dtype hs_transposed_type(hs_dtype t)
 
 typedef struct hs_split_layer {
     bool attn, kv, predictor, ffn_norm;
-    uint32_t n_device;  /* neurons on the device */
-    uint32_t n_host;    /* neurons the CPU owns: n_ff - n_device */
-    int32_t *host;      /* [n_host] ascending; owned by the split */
+    uint32_t n_device; /* neurons on the device */
+    uint32_t n_host;   /* neurons the CPU owns: n_ff - n_device */
+    int32_t *host;     /* [n_host] ascending; owned by the split */
     hs_dev_attn dev_attn;
     hs_dev_ffn dev_ffn;
 } hs_split_layer;
@@ -51,9 +51,8 @@ typedef struct hs_split {
  * opened with exactly the plan's bytes and everything uploaded.  down_t[l] is the layer's
  * transposed down matrix. */
 HS_NODISCARD hs_status hs_split_new(hs_split **out, const hs_model *m, const hs_placement *p,
-                                    const hs_mat *down_t, const hs_device_ops *ops,
-                                    uint64_t budget, uint32_t n_ctx, hs_dtype kv_type,
-                                    hs_err *err);
+                                    const hs_mat *down_t, const hs_device_ops *ops, uint64_t budget,
+                                    uint32_t n_ctx, hs_dtype kv_type, hs_err *err);
 void hs_split_free(hs_split *s);
 
 #ifdef __cplusplus
