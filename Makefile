@@ -1,6 +1,6 @@
-# Targets: all check bench demo install fuzz lint format clean (see `make help`)
+# `make help` lists the targets.
 #
-# Set on the command line: BUILD=dir  SAN=address,undefined  CUDA=0  WERROR=1  V=1
+# Set on the command line: BUILD=dir  SAN=address,undefined  CUDA=0  WERROR=0  V=1  DESTDIR= prefix=
 # CFLAGS, CXXFLAGS, CPPFLAGS, LDFLAGS, CC and CXX are the user's; ours are in the hs_* variables.
 
 .SUFFIXES:
@@ -17,19 +17,21 @@ endif
 ifeq ($(origin AR),default)
 AR := ar
 endif
-PKG_CONFIG ?= pkg-config
 CFLAGS     ?= -O2 -g
 CXXFLAGS   ?= $(CFLAGS)
 BUILD      ?= build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 prefix     ?= /usr/local
 bindir     ?= $(prefix)/bin
+libdir     ?= $(prefix)/lib
+includedir ?= $(prefix)/include
 mandir     ?= $(prefix)/share/man
 Q          := $(if $(V),,@)
 comma      := ,
 
 hs_cppflags := -I. -D_GNU_SOURCE
 hs_common   := -pthread -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math \
-               -Wall -Wextra -Wshadow -Wundef -Wformat=2 -Wcast-qual -Wdouble-promotion -Wimplicit-fallthrough
+               -Wall -Wextra -Wshadow -Wundef -Wformat=2 -Wcast-qual -Wdouble-promotion -Wimplicit-fallthrough \
+               -Wno-missing-field-initializers
 hs_cflags   := -std=c11 $(hs_common) -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings
 hs_cxxflags := -std=c++17 $(hs_common) -fno-exceptions -fno-rtti -fno-threadsafe-statics
 hs_ldflags  := -pthread
@@ -60,7 +62,9 @@ cmocka  := $(call probe,stdarg.h>\n\043include <stddef.h>\n\043include <stdint.h
 
 # --- sources --------------------------------------------------------------
 formats_src := $(sort $(wildcard formats/*.c))
-runtime_src := $(filter-out runtime/main.c runtime/cli.c runtime/device_nocuda.c,$(sort $(wildcard runtime/*.c)))
+# Linked into programs, not into the library.
+cli_src     := runtime/cli.c runtime/cli_help.c runtime/cli_talk.c runtime/cli_value.c
+runtime_src := $(filter-out runtime/main.c $(cli_src) runtime/device_nocuda.c,$(sort $(wildcard runtime/*.c)))
 emu_src     := $(sort $(wildcard runtime/cuda/*.cu))
 obj         = $(patsubst %,$(BUILD)/obj/%.o,$(basename $(1)))
 # The device source twice: for the CPU in every build, by nvcc where there is one.
@@ -75,24 +79,33 @@ runtime_obj += $(call obj,runtime/device_nocuda.c)
 endif
 hs_ldlibs   := -larchive -ljansson -lz -lm
 
-# program = directory, needed libraries
-needs_solve   := $(glpk)
-needs_profile := $(gsl)
-tool_dirs   := convert quantize profile inspect perplexity tokenize $(if $(wildcard tools/bench/main.c),bench)
-tool_names  := $(filter-out $(if $(gsl),,profile),$(foreach t,$(tool_dirs),$(if $(wildcard tools/$(t)/main.c),$(t))))
-programs    := $(if $(wildcard runtime/main.c),$(BUILD)/bin/hotset-run) $(patsubst %,$(BUILD)/bin/hotset-%,$(tool_names)) \
-               $(if $(glpk),$(if $(wildcard tools/solver/main.c),$(BUILD)/bin/hotset-solve))
-tests       := $(patsubst tests/unit/%.c,%,$(sort $(wildcard tests/unit/*.c)))
+# Each folder of tools/ is a program (its main.c) and an archive (its other files, which tests
+# link too).  The program of tools/solver is hotset-solve.
+tool_dirs    := $(sort $(patsubst tools/%/,%,$(dir $(wildcard tools/*/*.c))))
+libs_profile := -lgsl -lgslcblas
+libs_solver  := -lglpk
+unbuilt      := $(if $(gsl),,profile) $(if $(glpk),,solver)
+built_dirs   := $(filter-out $(unbuilt),$(tool_dirs))
+program      = $(BUILD)/bin/hotset-$(if $(filter solver,$(1)),solve,$(1))
+programs     := $(if $(wildcard runtime/main.c),$(BUILD)/bin/hotset-run) \
+                $(foreach t,$(built_dirs),$(if $(wildcard tools/$(t)/main.c),$(call program,$(t))))
+mans         := $(wildcard runtime/*.1 $(patsubst %,tools/%/*.1,$(built_dirs)))
+tool_libs    := $(patsubst %,$(BUILD)/libtool-%.a,$(built_dirs))
+tool_ldlibs  := $(foreach t,$(built_dirs),$(libs_$(t)))
+
+# Tests of a tool that is not built are not built either.
+tests_all   := $(patsubst tests/unit/%.c,%,$(sort $(wildcard tests/unit/*.c)))
+tests_off   := $(foreach t,$(unbuilt),$(patsubst tests/unit/%.c,%,$(shell grep -l '"tools/$(t)/' tests/unit/*.c 2>/dev/null)))
+tests       := $(if $(cmocka),$(filter-out $(tests_off),$(tests_all)))
 fuzzers     := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+benches     := $(patsubst tests/bench/bench_%.c,%,$(sort $(wildcard tests/bench/bench_*.c)))
+gens        := $(patsubst tests/gen/%.c,%,$(sort $(wildcard tests/gen/*.c)))
 
-ifneq ($(filter-out clean help deps,$(or $(MAKECMDGOALS),all)),)
-ifneq ($(archive)$(jansson)$(zlib),111)
 missing_libs := $(if $(archive),,libarchive-dev) $(if $(jansson),,libjansson-dev) $(if $(zlib),,zlib1g-dev)
-endif
-endif
+missing_libs := $(strip $(missing_libs))
 
-all: $(if $(missing_libs),missing,$(programs))  ## build the programs and libraries
-	@echo "cuda: $(if $(filter 1,$(CUDA)),$(NVCC),no (emu only))   glpk: $(if $(glpk),yes,no: hotset-solve is not built)   gsl: $(if $(gsl),yes,no: hotset-profile is not built)   tests: $(if $(cmocka),cmocka,no cmocka)"
+all: $(if $(missing_libs),missing,$(programs))  ## build the programs
+	@echo "cuda: $(if $(filter 1,$(CUDA)),$(NVCC),no (emu only))   glpk: $(if $(glpk),yes,no: hotset-solve is not built)   gsl: $(if $(gsl),yes,no: hotset-profile is not built)   cmocka: $(if $(cmocka),yes,no: unit tests are not built)"
 
 missing:
 	@echo "missing libraries: $(missing_libs); run scripts/deps, or install them" >&2; exit 1
@@ -100,13 +113,17 @@ missing:
 # --- how things are built -------------------------------------------------
 # The ISA files, and only they, get instruction-set flags.
 $(BUILD)/obj/runtime/%_avx2.o:   hs_isa := -mavx2 -mfma -mf16c
+$(BUILD)/obj/runtime/%_avx512.o: hs_isa := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c
 # Parsers face hostile bytes: no silent narrowing there.
 $(BUILD)/obj/formats/%.o:        hs_cflags += -Wconversion
 
-# Rebuild everything when the flags change.
+# Rebuild everything when the flags change, the archives when a source file comes or goes.
 flags := $(CC) $(CXX) $(hs_cppflags) $(CPPFLAGS) $(hs_cflags) $(CFLAGS) $(CXXFLAGS) $(nvcc_flags)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(flags)' | cmp -s - $@ || echo '$(flags)' > $@
+sources := $(runtime_obj) $(formats_src) $(wildcard tools/*/*.c)
+$(BUILD)/sources: FORCE
+	@mkdir -p $(@D); echo '$(sources)' | cmp -s - $@ || echo '$(sources)' > $@
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -125,21 +142,146 @@ $(BUILD)/obj/%.cuda.o: %.cu $(BUILD)/flags
 
 $(BUILD)/libformats.a: $(call obj,$(formats_src))
 $(BUILD)/libruntime.a: $(runtime_obj)
-$(BUILD)/%.a:
+$(foreach t,$(tool_dirs),$(eval $(BUILD)/libtool-$(t).a: $(call obj,$(filter-out %/main.c,$(sort $(wildcard tools/$(t)/*.c))))))
+# What a program outside this tree links: both layers in one archive.
+$(BUILD)/libhotset.a: $(call obj,$(formats_src)) $(runtime_obj)
+$(BUILD)/%.a: $(BUILD)/sources
 	$(if $(V),,@echo "  AR    $@")
-	$(Q)rm -f $@ && $(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
 
-link = mkdir -p $(@D) && $(CC) $(hs_ldflags) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(1) $(hs_ldlibs) $(cuda_libs)
+link = mkdir -p $(@D) && $(CC) $(hs_ldflags) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,--as-needed $(1) $(hs_ldlibs) $(cuda_libs)
+say_link = $(if $(V),,@echo "  LINK  $@")
 libs := $(BUILD)/libruntime.a $(BUILD)/libformats.a
-cli  := $(call obj,runtime/cli.c)
+cli  := $(call obj,$(cli_src))
 $(BUILD)/bin/hotset-run: $(call obj,runtime/main.c) $(cli) $(libs)
-	$(if $(V),,@echo "  LINK  $@")
+	$(say_link)
 	$(Q)$(call link)
 define tool
-$(BUILD)/bin/hotset-$(1): $(call obj,$(wildcard tools/$(2)/*.c)) $(cli) $(libs)
-	$(if $(V),,@echo "  LINK  $$@")
-	$$(Q)$$(call link,$(3))
+$(call program,$(1)): $(call obj,tools/$(1)/main.c) $(cli) $(BUILD)/libtool-$(1).a $(libs)
+	$$(say_link)
+	$$(Q)$$(call link,$(libs_$(1)))
 endef
-$(foreach t,$(filter-out profile,$(tool_dirs)),$(eval $(call tool,$(t),$(t),)))
-$(eval $(call tool,profile,profile,-lgsl -lgslcblas))
-$(eval $(call tool,solve,solver,-lglpk))
+$(foreach t,$(tool_dirs),$(eval $(call tool,$(t))))
+
+# --- tests ----------------------------------------------------------------
+# A test that needs link flags of its own has a line "/* LDFLAGS: -Wl,--wrap=malloc */".
+own_ldflags = $$(sed -n 's|^/\* LDFLAGS: \(.*\) \*/$$|\1|p' $(1))
+$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(cli) $(tool_libs) $(libs)
+	$(say_link)
+	$(Q)$(call link,-lcmocka $(tool_ldlibs) $(call own_ldflags,tests/unit/$*.c))
+$(BUILD)/fuzz-regress/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/regress.o $(libs)
+	$(say_link)
+	$(Q)$(call link)
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/bench_%.o $(cli) $(tool_libs) $(libs)
+	$(say_link)
+	$(Q)$(call link,$(tool_ldlibs))
+$(BUILD)/gen/%: $(BUILD)/obj/tests/gen/%.o $(libs)
+	$(say_link)
+	$(Q)$(call link)
+
+# A high-entropy address layout is more than the thread sanitizer of gcc 12 can map.
+aslr_off := $(if $(findstring thread,$(SAN)),$(shell setarch -R true 2>/dev/null && echo setarch -R))
+limit    := $(if $(SAN),900,180)
+unit_list = for t in $(tests); do echo "$(limit) unit/$$t $(aslr_off) $(BUILD)/tests/$$t"; done; \
+            for f in $(fuzzers); do echo "$(limit) fuzz/$$f $(aslr_off) $(BUILD)/fuzz-regress/$$f tests/fuzz/corpus/$$f/*"; done
+make_list = for t in $(1); do echo "$(limit) $$t $(MAKE) --no-print-directory $$t"; done
+test_programs := $(addprefix $(BUILD)/tests/,$(tests)) $(addprefix $(BUILD)/fuzz-regress/,$(fuzzers))
+
+check:  ## install what is missing, build, and run every test
+	@scripts/deps
+	@+$(MAKE) --no-print-directory check-run
+check-run: all $(test_programs) $(addprefix $(BUILD)/gen/,$(gens))
+	@{ $(unit_list); \
+	   HS_LIST=1 HS_TIMEOUT=$(limit) HS_RUN='$(aslr_off)' tests/cli/run.sh $(BUILD); \
+	   $(call make_list,check-layers check-isa check-man); } | HS_SAN='$(SAN)' scripts/run-tests $(BUILD)/logs
+check-fast: all $(test_programs)  ## unit tests, fuzz corpora and layers only
+	@{ $(unit_list); $(call make_list,check-layers); } | scripts/run-tests $(BUILD)/logs
+check-cli: all $(addprefix $(BUILD)/gen/,$(gens))  ## command-line tests only; T=name for one
+	@HS_TIMEOUT=$(limit) HS_RUN='$(aslr_off)' HS_SAN='$(SAN)' tests/cli/run.sh $(BUILD) $(T)
+
+# formats must link alone; runtime must link on formats alone; every symbol carries our prefix
+# (but what a sanitizer adds).
+check-layers: $(libs)  ## archives use lower layers only and export hs_ symbols only
+	@echo 'int main(void) { return 0; }' > $(BUILD)/empty.c
+	@$(CC) $(hs_ldflags) -o $(BUILD)/layer1 $(BUILD)/empty.c -Wl,--whole-archive $(BUILD)/libformats.a -Wl,--no-whole-archive $(hs_ldlibs)
+	@$(CC) $(hs_ldflags) -o $(BUILD)/layer2 $(BUILD)/empty.c -Wl,--whole-archive $(BUILD)/libruntime.a -Wl,--no-whole-archive $(BUILD)/libformats.a $(cuda_libs) $(hs_ldlibs)
+	@! nm -g --defined-only $(libs) | awk '$$2 ~ /[TDRBC]/ && $$3 !~ /^(hs_|__odr_asan)/ {print}' | grep . || { echo "symbols without the hs_ prefix"; exit 1; }
+	@echo "layers ok"
+
+# One binary for every x86-64: no wide registers outside the ISA files.
+isa_obj := $(filter-out %_avx2.o %_avx512.o %.cuda.o,$(call obj,$(formats_src) $(cli_src)) $(runtime_obj)) $(tool_libs)
+check-isa: $(isa_obj)  ## no ymm or zmm register outside the files for them
+	@! objdump -d --no-show-raw-insn $(isa_obj) | grep -E -m 5 '%[yz]mm' || { echo "wide registers outside *_avx2.c and *_avx512.c"; exit 1; }
+	@echo "isa ok"
+
+check-man: $(programs)  ## the man page of every program names every option of its --help
+	@scripts/check-man $(programs)
+
+# --- benchmarks, demonstration, fuzzing -----------------------------------
+bench: all $(addprefix $(BUILD)/bench/,$(benches))  ## run the benchmarks
+	@for b in $(benches); do echo "== $$b"; $(BUILD)/bench/$$b || exit 1; done
+	@for s in $(sort $(wildcard tests/bench/*.sh)); do echo "== $$s"; sh $$s $(BUILD) || exit 1; done
+
+demo:  ## install what is missing, build, and run the whole pipeline on data/
+	@scripts/deps
+	@+$(MAKE) --no-print-directory all
+	@scripts/demo $(BUILD)
+
+# The library again for libFuzzer, under $(BUILD)/fuzzing.
+fuzz:  ## build the libFuzzer targets with clang; FUZZ_SECONDS=N also runs each for N seconds
+	@+$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzzing CC=clang CXX=clang++ CUDA=0 SAN=fuzzer-no-link,address,undefined fuzz-programs
+	@for f in $(if $(FUZZ_SECONDS),$(fuzzers)); do mkdir -p $(BUILD)/fuzzing/found/$$f && \
+	    $(BUILD)/fuzzing/bin/$$f -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1 \
+	    -artifact_prefix=$(BUILD)/fuzzing/$$f- $(BUILD)/fuzzing/found/$$f tests/fuzz/corpus/$$f || exit 1; done
+	@echo "fuzz targets in $(BUILD)/fuzzing/bin: $(fuzzers)"
+fuzz-programs: $(addprefix $(BUILD)/bin/,$(fuzzers))
+$(addprefix $(BUILD)/bin/,$(fuzzers)): $(BUILD)/bin/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(libs)
+	$(say_link)
+	$(Q)$(call link,-fsanitize=fuzzer)
+
+# --- installation ---------------------------------------------------------
+version := $(shell sed -n 's/^.define HS_VERSION "\(.*\)"/\1/p' runtime/hotset.h)
+define pkgconfig
+prefix=$(prefix)
+Name: hotset
+Description: runs ReLU-sparse language models split between CPU and GPU by neuron
+Version: $(version)
+Cflags: -I$(includedir)/hotset
+Libs: -L$(libdir) -lhotset $(hs_ldlibs) $(cuda_libs) -pthread
+endef
+export pkgconfig
+install: all $(BUILD)/libhotset.a  ## programs, man pages and library under $(DESTDIR)$(prefix)
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(mandir)/man1 $(DESTDIR)$(libdir)/pkgconfig \
+	    $(DESTDIR)$(includedir)/hotset/formats $(DESTDIR)$(includedir)/hotset/runtime
+	install -m 755 $(programs) $(DESTDIR)$(bindir)
+	install -m 644 $(mans) $(DESTDIR)$(mandir)/man1
+	install -m 644 $(BUILD)/libhotset.a $(DESTDIR)$(libdir)
+	install -m 644 runtime/hotset.h $(DESTDIR)$(includedir)/hotset/runtime
+	install -m 644 formats/err.h $(DESTDIR)$(includedir)/hotset/formats
+	@echo "$$pkgconfig" > $(DESTDIR)$(libdir)/pkgconfig/hotset.pc
+
+# --- style ----------------------------------------------------------------
+headers := $(sort $(wildcard formats/*.h runtime/*.h tools/*/*.h))
+c_files := $(sort $(wildcard formats/*.c runtime/*.c tools/*/*.c tests/*/*.c))
+styled  := $(headers) $(c_files) $(sort $(wildcard runtime/cuda/* tests/*/*.h))
+lint:  ## headers stand alone in C and C++; clang-tidy; formatting
+	@for h in $(headers); do \
+	    $(CC) $(hs_cppflags) -std=c11 -Wall -Wextra -fsyntax-only -x c $$h && \
+	    $(CXX) $(hs_cppflags) -std=c++17 -Wall -Wextra -fsyntax-only -x c++ $$h || exit 1; done
+	@clang-format --dry-run -Werror $(styled)
+	@printf '%s\n' $(filter-out tests/%,$(c_files)) | xargs -P $$(nproc) -n 4 sh -c 'clang-tidy --quiet "$$@" -- $(hs_cppflags) -std=c11 $(if $(findstring x86,$(shell uname -m)),-mavx2 -mfma -mf16c) 2>/dev/null' tidy
+	@echo "lint ok"
+format:  ## clang-format in place
+	clang-format -i $(styled)
+
+deps:  ## install the Debian packages that are missing
+	@scripts/deps
+help:  ## this text
+	@awk -F'  ## ' '/^[a-z-]+:.*  ## /{split($$1,t,":"); printf "  %-12s %s\n", t[1], $$2}' $(firstword $(MAKEFILE_LIST))
+clean:  ## remove $(BUILD)
+	rm -rf $(BUILD)
+FORCE:
+.PHONY: all missing check check-run check-fast check-cli check-layers check-isa check-man bench demo \
+        fuzz fuzz-programs install lint format deps help clean FORCE
+.SECONDARY:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -16,18 +16,18 @@ extern "C" {
 #endif
 
 typedef enum hs_opt_type {
-    HS_OPT_END,     /* terminates a table */
-    HS_OPT_GROUP,   /* a heading in --help: only `help` is used */
-    HS_OPT_FLAG,    /* bool *: set to true */
-    HS_OPT_INT,     /* int64_t *, range [min, max] */
-    HS_OPT_UINT,    /* uint64_t *, any 64-bit value (seeds) */
-    HS_OPT_REAL,    /* double *, finite, range [min, max] */
-    HS_OPT_SIZE,    /* uint64_t *: bytes, or K M G T (binary) with optional iB */
-    HS_OPT_STRING,  /* const char ** */
-    HS_OPT_LIST,    /* hs_strings *: repeatable, collects */
-    HS_OPT_FILES,   /* hs_strings *: takes this and every following argument up to the next
-                       option ("-i a.txt b.txt -o x") */
-    HS_OPT_CHOICE,  /* const char **: one of `choices`, "a|b|c" */
+    HS_OPT_END,    /* terminates a table */
+    HS_OPT_GROUP,  /* a heading in --help: only `help` is used */
+    HS_OPT_FLAG,   /* bool *: set to true */
+    HS_OPT_INT,    /* int64_t *, range [min, max] */
+    HS_OPT_UINT,   /* uint64_t *, any 64-bit value (seeds) */
+    HS_OPT_REAL,   /* double *, finite, range [min, max] */
+    HS_OPT_SIZE,   /* uint64_t *: bytes, or K M G T (binary) with optional iB */
+    HS_OPT_STRING, /* const char ** */
+    HS_OPT_LIST,   /* hs_strings *: repeatable, collects */
+    HS_OPT_FILES,  /* hs_strings *: takes this and every following argument up to the next
+                      option ("-i a.txt b.txt -o x") */
+    HS_OPT_CHOICE, /* const char **: one of `choices`, "a|b|c" */
 } hs_opt_type;
 
 typedef struct hs_strings {
@@ -37,39 +37,41 @@ typedef struct hs_strings {
 
 typedef struct hs_opt {
     hs_opt_type type;
-    const char *name;       /* long name, without dashes */
-    int letter;             /* short form, or 0 */
+    const char *name; /* long name, without dashes */
+    int letter;       /* short form, or 0 */
     void *value;
-    const char *arg;        /* "FILE", "N"; NULL for flags */
-    const char *help;       /* one line; state the default */
-    double min, max;        /* min == max: unbounded */
+    const char *arg;  /* "FILE", "N"; NULL for flags */
+    const char *help; /* one line; state the default */
+    double min, max;  /* min == max: unbounded */
     const char *choices;
-    bool *given;            /* optional: set to true when the option appears */
+    bool *given; /* optional: set to true when the option appears */
 } hs_opt;
 
 /* A program's face.  Common options (-h --help --version -q -v -t --threads --json, and those
  * asked for by the flags) are appended to `opts` by the parser. */
 typedef struct hs_cli {
-    const char *program;    /* "hotset-solve" */
-    const char *synopsis;   /* without the program's name */
-    const char *summary;    /* one or two sentences */
-    const char *example;    /* one command line, without the program's name */
-    const hs_opt *opts;     /* ends with HS_OPT_END */
+    const char *program;  /* "hotset-solve" */
+    const char *synopsis; /* without the program's name */
+    const char *summary;  /* one or two sentences */
+    const char *example;  /* one command line, without the program's name */
+    const hs_opt *opts;   /* ends with HS_OPT_END */
     int min_operands, max_operands;
-    bool has_model;         /* adds --cpu LEVEL */
-    bool has_text;          /* adds --no-bos and --special */
-    bool has_output;        /* adds --force (and -f unless a table entry uses the letter) */
+    bool has_model;  /* adds --cpu LEVEL */
+    bool has_text;   /* adds --no-bos and --special */
+    bool has_output; /* adds --force (and -f unless a table entry uses the letter) */
     /* Filled by hs_cli_parse: */
     bool quiet, verbose, json, no_bos, special, force;
-    int64_t threads;        /* 0: default */
-    const char *cpu;        /* NULL: best */
-    const char **operands;  /* owned */
+    int64_t threads;       /* 0: default */
+    const char *cpu;       /* NULL: best */
+    const char **operands; /* owned */
     int n_operands;
 } hs_cli;
 
 /* Parse; options may stand before, between and after operands, "--" ends them.  Returns -1 to
  * go on, else the status main returns (help and version print and give 0; an unknown option,
- * missing value or surplus argument prints one line with the nearest match and gives 2).
+ * missing value or surplus argument prints one line with the nearest match and gives 2; lists
+ * collected so far are freed then).  An option's value is the next argument whatever it looks
+ * like; a table entry of the same name or letter takes the place of a common option.
  * Also installs the SIGINT / SIGTERM handler that hs_cli_interrupted reports. */
 int hs_cli_parse(hs_cli *cli, int argc, char **argv);
 void hs_cli_fini(hs_cli *cli);
@@ -97,9 +99,9 @@ int hs_cli_finish(const hs_cli *cli, int status);
  * is an hs_progress_fn (ud is the hs_progress) and returns false once interrupted. */
 typedef struct hs_progress {
     const hs_cli *cli;
-    const char *label;      /* "profiling" */
-    const char *unit;       /* "tokens", "B" (bytes are shown in MiB) */
-    double started, shown;  /* seconds */
+    const char *label;     /* "profiling" */
+    const char *unit;      /* "tokens", "B" (bytes are shown in MiB) */
+    double started, shown; /* seconds */
     bool drawn;
 } hs_progress;
 void hs_progress_init(hs_progress *p, const hs_cli *cli, const char *label, const char *unit);
@@ -110,7 +112,8 @@ void hs_progress_end(hs_progress *p);
 const char *hs_format_bytes(char *buf, size_t cap, uint64_t bytes);
 /* "12G", "1048576", "4MiB"; false when it is none. */
 bool hs_parse_size(const char *s, uint64_t *out);
-/* A whole file, bytes unchanged, as a malloc'd buffer (NUL after the end); "-" is stdin. */
+/* A whole file, bytes unchanged, as a malloc'd buffer (NUL after the end); "-" is stdin.
+ * Messages start with the path. */
 HS_NODISCARD hs_status hs_read_text(const char *path, char **text, size_t *n, hs_err *err);
 
 #ifdef __cplusplus
