@@ -4,7 +4,6 @@
 #include "runtime/cli.h"
 #include "runtime/cli_impl.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "runtime/cli_impl.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
