@@ -1,0 +1,27 @@
+#ifndef HS_FORMATS_QUANT_H
+#define HS_FORMATS_QUANT_H
+
+/* Private to dtype.c and quant.c: the scalar conversions behind the type table.  They define
+ * what a type means; kernels are tested against them.
+ *
+ * n is a multiple of the type's block.  Encoders accept any float: what cannot be represented
+ * becomes a block whose decoded values are not finite, or zero, never undefined behaviour. */
+
+#include <stddef.h>
+
+void hs_f32_decode(float *dst, const void *src, size_t n);
+void hs_f32_encode(void *dst, const float *src, size_t n);
+void hs_f16_decode(float *dst, const void *src, size_t n);
+void hs_f16_encode(void *dst, const float *src, size_t n);
+void hs_bf16_decode(float *dst, const void *src, size_t n);
+void hs_bf16_encode(void *dst, const float *src, size_t n);
+void hs_q4_0_decode(float *dst, const void *src, size_t n);
+void hs_q4_0_encode(void *dst, const float *src, size_t n);
+void hs_q5_0_decode(float *dst, const void *src, size_t n);
+void hs_q5_0_encode(void *dst, const float *src, size_t n);
+void hs_q8_0_decode(float *dst, const void *src, size_t n);
+void hs_q8_0_encode(void *dst, const float *src, size_t n);
+void hs_q6_k_decode(float *dst, const void *src, size_t n);
+void hs_q6_k_encode(void *dst, const float *src, size_t n);
+
+#endif
