@@ -17,6 +17,9 @@
  *     Q4_0 and Q5_0, Q6_K use the centred integer (q-8, q-16, q-32).
  *   then lanes are halved: for h = L/2 … 1: lane[j] += lane[j+h], j < h.  Lane 0 is the result.
  *
+ * The same bits on every level; a NaN is a NaN, but its sign and payload are not defined.  The
+ * kernels expect the default floating-point environment (nearest even, denormals kept).
+ *
  * Pointers need no alignment beyond the element's own for floats, none for quantized rows. */
 
 #include "formats/dtype.h"
@@ -29,11 +32,12 @@ extern "C" {
 #endif
 
 /* Activations of a product with quantized weights: n int8 and one scale per 32.
- * da = amax / 127, q = round-half-even(x * (1 / da)), q = 0 where da is 0.  n is a multiple
- * of 32. */
+ * da = amax / 127, q = round-half-even(x * (1 / da)), which lies in -127…127.  Where 1 / da is
+ * infinite (da 0 or below 2^-128) da and q are 0; where x has an infinity or a NaN, da is one and q
+ * is 0, so the product is not finite either.  n is a multiple of 32. */
 typedef struct hs_q8 {
-    int8_t *q;      /* [n] */
-    float *d;       /* [n / 32] */
+    int8_t *q; /* [n] */
+    float *d;  /* [n / 32] */
 } hs_q8;
 
 /* What a dot product of one weight type reads as its activation. */
@@ -50,17 +54,18 @@ typedef struct hs_kernel_type {
 } hs_kernel_type;
 
 typedef struct hs_kernels {
-    hs_cpu_level level;
+    hs_cpu_level level; /* of the kernels really in use */
     hs_kernel_type type[HS_DTYPE_LIMIT];
     void (*quantize_q8)(hs_q8 out, const float *x, size_t n);
-    /* y[i] = x[i] * scale * w[i], products from left to right (the second half of RMSNorm). */
+    /* y[i] = x[i] * scale * w[i], products from left to right (the second half of RMSNorm);
+     * y may be x. */
     void (*scale_mul)(float *y, const float *x, float scale, const float *w, size_t n);
-    /* e[i] = hs_expf(x[i] - max); returns the canonical 32-lane sum of e. */
+    /* e[i] = hs_expf(x[i] - max); returns the canonical 32-lane sum of e.  e may be x. */
     float (*exp_sum)(float *e, const float *x, float max, size_t n);
-    float (*max)(const float *x, size_t n); /* n >= 1; NaN gives an unspecified element */
+    float (*max)(const float *x, size_t n); /* n >= 1; never -0; NaN: unspecified */
 } hs_kernels;
 
-/* Fill `k` with the best kernels not above `level`. */
+/* Fill `k` with the best kernels not above `level` that this machine runs. */
 void hs_kernels_init(hs_kernels *k, hs_cpu_level level);
 
 /* One per ISA file; each overwrites only the entries it improves. */
