@@ -142,6 +142,7 @@ $(BUILD)/obj/%.cuda.o: %.cu $(BUILD)/flags
 
 $(BUILD)/libformats.a: $(call obj,$(formats_src))
 $(BUILD)/libruntime.a: $(runtime_obj)
+$(BUILD)/libcli.a: $(call obj,$(cli_src))
 $(foreach t,$(tool_dirs),$(eval $(BUILD)/libtool-$(t).a: $(call obj,$(filter-out %/main.c,$(sort $(wildcard tools/$(t)/*.c))))))
 # What a program outside this tree links: both layers in one archive.
 $(BUILD)/libhotset.a: $(call obj,$(formats_src)) $(runtime_obj)
@@ -152,7 +153,7 @@ $(BUILD)/%.a: $(BUILD)/sources
 link = mkdir -p $(@D) && $(CC) $(hs_ldflags) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,--as-needed $(1) $(hs_ldlibs) $(cuda_libs)
 say_link = $(if $(V),,@echo "  LINK  $@")
 libs := $(BUILD)/libruntime.a $(BUILD)/libformats.a
-cli  := $(call obj,$(cli_src))
+cli  := $(BUILD)/libcli.a
 $(BUILD)/bin/hotset-run: $(call obj,runtime/main.c) $(cli) $(libs)
 	$(say_link)
 	$(Q)$(call link)
@@ -187,9 +188,11 @@ unit_list = for t in $(tests); do echo "$(limit) unit/$$t $(aslr_off) $(BUILD)/t
 make_list = for t in $(1); do echo "$(limit) $$t $(MAKE) --no-print-directory $$t"; done
 test_programs := $(addprefix $(BUILD)/tests/,$(tests)) $(addprefix $(BUILD)/fuzz-regress/,$(fuzzers))
 
+# Newcomers type no -j.
+jobs = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 check:  ## install what is missing, build, and run every test
 	@scripts/deps
-	@+$(MAKE) --no-print-directory check-run
+	@+$(MAKE) $(jobs) --no-print-directory check-run
 check-run: all $(test_programs) $(addprefix $(BUILD)/gen/,$(gens))
 	@{ $(unit_list); \
 	   HS_LIST=1 HS_TIMEOUT=$(limit) HS_RUN='$(aslr_off)' tests/cli/run.sh $(BUILD); \
@@ -224,7 +227,7 @@ bench: all $(addprefix $(BUILD)/bench/,$(benches))  ## run the benchmarks
 
 demo:  ## install what is missing, build, and run the whole pipeline on data/
 	@scripts/deps
-	@+$(MAKE) --no-print-directory all
+	@+$(MAKE) $(jobs) --no-print-directory all
 	@scripts/demo $(BUILD)
 
 # The library again for libFuzzer, under $(BUILD)/fuzzing.
