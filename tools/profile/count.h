@@ -1,0 +1,29 @@
+#ifndef HS_PROFILE_COUNT_H
+#define HS_PROFILE_COUNT_H
+
+/* Running the model over the chunks and counting. */
+
+#include "formats/activation.h"
+#include "tools/profile/texts.h"
+
+typedef struct hs_count_job {
+    const hs_cli *cli;
+    const hs_model *model;
+    const hs_texts *texts;
+    const char *out;    /* the profile's path: saved now and then, when interrupted, at the end */
+    bool replace;       /* `out` may be replaced from the first save on */
+    double autosave_s;  /* seconds between saves */
+} hs_count_job;
+
+/* An empty profile of these texts: shape, fingerprint, sources, how they are cut. */
+HS_NODISCARD hs_status hs_count_begin(hs_activation **out, const hs_model *m, const hs_texts *t,
+                                      bool no_bos, bool special, hs_err *err);
+/* Whether `a`, read from `path`, was begun with what `fresh` says; the message tells what
+ * differs. */
+HS_NODISCARD hs_status hs_count_same(const hs_activation *a, const hs_activation *fresh,
+                                     const char *path, hs_err *err);
+/* Evaluate the chunks from a->chunks_done to the last and leave the profile in job->out.
+ * Interrupted, the whole chunks so far are saved. */
+HS_NODISCARD hs_status hs_count_run(hs_activation *a, const hs_count_job *job, hs_err *err);
+
+#endif
