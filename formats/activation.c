@@ -301,7 +301,7 @@ hs_status hs_activation_parse(hs_activation **out, const hs_gguf *g, hs_err *err
         return hs_fail(err, HS_ERR_FORMAT, KEY_TYPE ": expected \"" FILE_TYPE "\", got \"%.*s\"%s",
                        (int)(type.n < 80 ? type.n : 80), type.n ? type.p : "",
                        g->pwri ? " in a PWRI file" : "");
-    uint32_t n_layer;
+    uint32_t n_layer = 0;
     hs_activation *a = NULL;
     s = check_layers(g, &n_layer, err);
     if (s == HS_OK)
