@@ -57,6 +57,8 @@ size_t hs_token_bytes(const hs_model *m, int32_t id, char *out, size_t cap);
 /* Length of the longest prefix of p[0..n) that does not end inside a UTF-8 character; bytes
  * that can never become one are let through.  For streaming: print that much, keep the rest. */
 size_t hs_utf8_complete(const char *p, size_t n);
+/* Bytes of the UTF-8 character at the start of p[0..n), n > 0; 0 when there is none. */
+size_t hs_utf8_char(const char *p, size_t n);
 bool hs_token_is_eog(const hs_model *m, int32_t id); /* end of generation: EOS, EOT… */
 
 /* ---- session -------------------------------------------------------------------------- */

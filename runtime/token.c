@@ -59,6 +59,13 @@ static size_t utf8_next(const char *p, size_t n, bool *cut)
     return 1;
 }
 
+size_t hs_utf8_char(const char *p, size_t n)
+{
+    bool cut;
+    const size_t k = utf8_next(p, n, &cut);
+    return k > 1 || (uint8_t)p[0] < 0x80 ? k : 0;
+}
+
 size_t hs_utf8_complete(const char *p, size_t n)
 {
     for (size_t back = n < 3 ? n : 3; back > 0; back--) {

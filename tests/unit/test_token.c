@@ -679,6 +679,32 @@ static void test_utf8_complete(void **state)
                      hs_utf8_complete(c[i].text, strlen(c[i].text)), c[i].want);
 }
 
+static void test_utf8_char(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t want;
+    } c[] = {
+        {"a", 1},
+        {"\xc3\xa9", 2},
+        {"\xe4\xbd\xa0z", 3},
+        {"\xf0\x9f\x98\x80", 4},
+        {"\xc3", 0},
+        {"\xc3(", 0},
+        {"\x80", 0},
+        {"\xff", 0},
+        {"\xc0\xaf", 0},
+        {"\xed\xa0\x80", 0},
+        {"\xf4\x90\x80\x80", 0},
+        {"\xe0\x9f\xbf", 0},
+    };
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        if (hs_utf8_char(c[i].text, strlen(c[i].text)) != c[i].want)
+            fail_msg("case %zu", i);
+    assert_int_equal(hs_utf8_char("\0", 1), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -688,7 +714,7 @@ int main(void)
         cmocka_unit_test(test_kinds_of_pieces), cmocka_unit_test(test_special),
         cmocka_unit_test(test_without_bytes),   cmocka_unit_test(test_facts),
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_large_vocabulary),
-        cmocka_unit_test(test_utf8_complete),
+        cmocka_unit_test(test_utf8_complete),   cmocka_unit_test(test_utf8_char),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
