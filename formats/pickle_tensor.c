@@ -48,32 +48,35 @@ hs_status hs_pk_push_global(hs_pk *m, const char *module, size_t nm, const char 
                       shown(nm), module, shown(nn), name);
 }
 
-/* Item i of a tuple whose length was checked; NULL after reporting another type. */
-static const hs_pk_value *arg(hs_pk *m, const hs_pk_list *args, uint32_t i, hs_pk_type type)
+/* The first n items of a tuple at least that long, each of its type. */
+static hs_status typed(hs_pk *m, const hs_pk_list *args, const hs_pk_type *type, uint32_t n,
+                       const hs_pk_value **out)
 {
-    const hs_pk_value *v = &m->value[args->v[i]];
-    if (v->type == type)
-        return v;
-    (void)hs_pk_fail(m, HS_ERR_FORMAT, "argument %" PRIu32 ": expected %s, got %s", i + 1,
-                     hs_pk_type_name(type), hs_pk_type_name(v->type));
-    return NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = &m->value[args->v[i]];
+        if (out[i]->type != type[i])
+            return hs_pk_fail(m, HS_ERR_FORMAT, "argument %" PRIu32 ": expected %s, got %s", i + 1,
+                              hs_pk_type_name(type[i]), hs_pk_type_name(out[i]->type));
+    }
+    return HS_OK;
 }
 
 /* ("storage", torch.FloatStorage, "0", "cpu", 24) */
 hs_status hs_pk_persid(hs_pk *m)
 {
     uint32_t id = 0;
-    const hs_status s = hs_pk_pop_type(m, HS_PK_TUPLE, &id);
+    hs_status s = hs_pk_pop_type(m, HS_PK_TUPLE, &id);
     if (s != HS_OK)
         return s;
     const hs_pk_list args = m->value[id].u.items;
     if (args.n != 5)
         return hs_pk_fail(m, HS_ERR_FORMAT, "a storage of %" PRIu32 " parts, expected 5", args.n);
-    const hs_pk_value *tag = arg(m, &args, 0, HS_PK_STR), *g = arg(m, &args, 1, HS_PK_GLOBAL),
-                      *key = arg(m, &args, 2, HS_PK_STR), *loc = arg(m, &args, 3, HS_PK_STR),
-                      *n = arg(m, &args, 4, HS_PK_INT);
-    if (!tag || !g || !key || !loc || !n)
-        return HS_ERR_FORMAT;
+    static const hs_pk_type types[] = {HS_PK_STR, HS_PK_GLOBAL, HS_PK_STR, HS_PK_STR, HS_PK_INT};
+    const hs_pk_value *a[5];
+    s = typed(m, &args, types, 5, a);
+    if (s != HS_OK)
+        return s;
+    const hs_pk_value *tag = a[0], *g = a[1], *key = a[2], *n = a[4];
     char name[64];
     if (!is(tag->u.s, tag->n, "storage") || g->u.g->id != HS_PK_G_STORAGE || !key->n ||
         key->n >= sizeof name || memchr(key->u.s, 0, key->n) || memchr(key->u.s, '/', key->n))
@@ -145,11 +148,13 @@ static hs_status build_tensor(hs_pk *m, const hs_pk_list *args)
     if (args->n != 6 && args->n != 7)
         return hs_pk_fail(m, HS_ERR_FORMAT, "_rebuild_tensor_v2 with %" PRIu32 " arguments",
                           args->n);
-    const hs_pk_value *st = arg(m, args, 0, HS_PK_STORAGE), *off = arg(m, args, 1, HS_PK_INT),
-                      *size = arg(m, args, 2, HS_PK_TUPLE), *stride = arg(m, args, 3, HS_PK_TUPLE),
-                      *grad = arg(m, args, 4, HS_PK_BOOL), *hooks = arg(m, args, 5, HS_PK_DICT);
-    if (!st || !off || !size || !stride || !grad || !hooks)
-        return HS_ERR_FORMAT;
+    static const hs_pk_type types[] = {HS_PK_STORAGE, HS_PK_INT,  HS_PK_TUPLE,
+                                       HS_PK_TUPLE,   HS_PK_BOOL, HS_PK_DICT};
+    const hs_pk_value *a[6];
+    hs_status s = typed(m, args, types, 6, a);
+    if (s != HS_OK)
+        return s;
+    const hs_pk_value *st = a[0], *off = a[1], *size = a[2], *stride = a[3];
     const hs_pk_list ns = size->u.items, ss = stride->u.items;
     if (ns.n != ss.n || ns.n > HS_CKPT_MAX_DIMS)
         return hs_pk_fail(m, HS_ERR_FORMAT,
@@ -162,7 +167,7 @@ static hs_status build_tensor(hs_pk *m, const hs_pk_list *args)
     hs_pk_tensor *t = calloc(1, sizeof *t);
     if (!t)
         return hs_pk_fail(m, HS_ERR_NOMEM, "out of memory");
-    hs_status s = shape_tensor(m, t, st, (uint64_t)off->u.i, &ns, &ss);
+    s = shape_tensor(m, t, st, (uint64_t)off->u.i, &ns, &ss);
     const uint32_t before = m->n_value;
     if (s == HS_OK)
         s = hs_pk_push(m, (hs_pk_value){.type = HS_PK_TENSOR, .u.t = t});
@@ -173,28 +178,27 @@ static hs_status build_tensor(hs_pk *m, const hs_pk_list *args)
 
 static hs_status call(hs_pk *m, const hs_pk_global *g, const hs_pk_list *args, int depth)
 {
-    const hs_pk_value *t, *b, *d;
+    static const hs_pk_type parameter[] = {HS_PK_TENSOR, HS_PK_BOOL, HS_PK_DICT};
+    static const hs_pk_type from_type[] = {HS_PK_GLOBAL, HS_PK_GLOBAL, HS_PK_TUPLE};
+    const hs_pk_value *a[3];
+    hs_status s;
     switch (g->id) {
     case HS_PK_G_TENSOR_V2: return build_tensor(m, args);
     case HS_PK_G_PARAMETER: /* (tensor, requires_grad, hooks) */
         if (args->n != 3)
             break;
-        t = arg(m, args, 0, HS_PK_TENSOR);
-        b = arg(m, args, 1, HS_PK_BOOL);
-        d = arg(m, args, 2, HS_PK_DICT);
-        return t && b && d ? hs_pk_list_add(m, &m->stack, args->v[0]) : HS_ERR_FORMAT;
+        s = typed(m, args, parameter, 3, a);
+        return s == HS_OK ? hs_pk_list_add(m, &m->stack, args->v[0]) : s;
     case HS_PK_G_FROM_TYPE: /* (function, class, arguments, state) */
         if (args->n != 4 || depth)
             break;
-        t = arg(m, args, 0, HS_PK_GLOBAL);
-        b = arg(m, args, 1, HS_PK_GLOBAL);
-        d = arg(m, args, 2, HS_PK_TUPLE);
-        if (!t || !b || !d)
-            return HS_ERR_FORMAT;
-        if (b->u.g->id != HS_PK_G_TYPE)
+        s = typed(m, args, from_type, 3, a);
+        if (s != HS_OK)
+            return s;
+        if (a[1]->u.g->id != HS_PK_G_TYPE)
             break;
-        const hs_pk_list inner = d->u.items;
-        return call(m, t->u.g, &inner, depth + 1);
+        const hs_pk_list inner = a[2]->u.items;
+        return call(m, a[0]->u.g, &inner, depth + 1);
     case HS_PK_G_ORDERED_DICT:
         if (args->n)
             break;
