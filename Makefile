@@ -99,7 +99,8 @@ tests_off   := $(foreach t,$(unbuilt),$(patsubst tests/unit/%.c,%,$(shell grep -
 tests       := $(if $(cmocka),$(filter-out $(tests_off),$(tests_all)))
 fuzzers     := $(patsubst tests/fuzz/fuzz_%.c,%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 benches     := $(patsubst tests/bench/bench_%.c,%,$(sort $(wildcard tests/bench/bench_*.c)))
-gens        := $(patsubst tests/gen/%.c,%,$(sort $(wildcard tests/gen/*.c)))
+# Helpers of the command-line tests: a file or a folder each.
+gens        := $(sort $(patsubst tests/gen/%.c,%,$(wildcard tests/gen/*.c)) $(patsubst tests/gen/%/main.c,%,$(wildcard tests/gen/*/main.c)))
 
 missing_libs := $(if $(archive),,libarchive-dev) $(if $(jansson),,libjansson-dev) $(if $(zlib),,zlib1g-dev)
 missing_libs := $(strip $(missing_libs))
@@ -176,9 +177,12 @@ $(BUILD)/fuzz-regress/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuz
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/bench_%.o $(cli) $(tool_libs) $(libs)
 	$(say_link)
 	$(Q)$(call link,$(tool_ldlibs))
-$(BUILD)/gen/%: $(BUILD)/obj/tests/gen/%.o $(libs)
-	$(say_link)
-	$(Q)$(call link)
+define gen
+$(BUILD)/gen/$(1): $(call obj,$(or $(wildcard tests/gen/$(1).c),$(wildcard tests/gen/$(1)/*.c))) $(libs)
+	$$(say_link)
+	$$(Q)$$(call link)
+endef
+$(foreach g,$(gens),$(eval $(call gen,$(g))))
 
 # A high-entropy address layout is more than the thread sanitizer of gcc 12 can map.
 aslr_off := $(if $(findstring thread,$(SAN)),$(shell setarch -R true 2>/dev/null && echo setarch -R))
@@ -265,8 +269,8 @@ install: all $(BUILD)/libhotset.a  ## programs, man pages and library under $(DE
 
 # --- style ----------------------------------------------------------------
 headers := $(sort $(wildcard formats/*.h runtime/*.h tools/*/*.h))
-c_files := $(sort $(wildcard formats/*.c runtime/*.c tools/*/*.c tests/*/*.c))
-styled  := $(headers) $(c_files) $(sort $(wildcard runtime/cuda/* tests/*/*.h))
+c_files := $(sort $(wildcard formats/*.c runtime/*.c tools/*/*.c tests/*/*.c tests/gen/*/*.c))
+styled  := $(headers) $(c_files) $(sort $(wildcard runtime/cuda/* tests/*/*.h tests/gen/*/*.h))
 lint:  ## headers stand alone in C and C++; clang-tidy; formatting
 	@for h in $(headers); do \
 	    $(CC) $(hs_cppflags) -std=c11 -Wall -Wextra -fsyntax-only -x c $$h && \
