@@ -1,0 +1,276 @@
+/* The problem reduced to sensible choices, the Lagrangian bound, and a first plan. */
+#include "tools/solver/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double hs_core_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+hs_status hs_core_tick(const hs_core *c, hs_err *err)
+{
+    if (c->stop && c->stop())
+        return hs_fail(err, HS_ERR_INTERRUPTED, "interrupted");
+    if (hs_core_clock() >= c->deadline)
+        return hs_fail(err, HS_ERR_NOSPACE, "out of time");
+    return HS_OK;
+}
+
+double hs_core_gap(int64_t value, int64_t bound)
+{
+    return bound > value ? (double)(bound - value) / (double)bound : 0;
+}
+
+hs_wide hs_core_loss(const hs_core *c, uint32_t l, const hs_choice *o)
+{
+    return c->peak[l] - ((hs_wide)o->value * c->price_q - (hs_wide)c->price_p * o->cost);
+}
+
+/* ---- choices -------------------------------------------------------------------------------- */
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        const uint64_t t = a % b;
+        a = b;
+        b = t;
+    }
+    return a;
+}
+
+static void find_unit(hs_core *c)
+{
+    const hs_solve_problem *p = c->problem;
+    uint64_t total = 0;
+    c->unit = 0;
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        for (uint32_t k = 1; k <= p->layer[l].n_groups; k++)
+            c->unit = gcd(p->layer[l].bytes[k], c->unit);
+        total += p->layer[l].bytes[p->layer[l].n_groups];
+    }
+    c->unit = c->unit ? c->unit : 1;
+    c->cap = (p->capacity < total ? p->capacity : total) / c->unit;
+}
+
+static size_t list_choices(const hs_core *c, const hs_solve_layer *y, hs_choice *out)
+{
+    size_t n = 0;
+    out[n++] = (hs_choice){0, 0, 0};
+    for (uint32_t k = y->min_groups ? y->min_groups : 1; k <= y->n_groups; k++) {
+        const hs_choice o = {y->bytes[k] / c->unit, y->value[k], k};
+        if (o.cost > c->cap)
+            break;
+        if (o.value <= out[n - 1].value)
+            continue;
+        /* More value for the same bytes (a padded group) replaces; the empty choice stays. */
+        if (n > 1 && o.cost == out[n - 1].cost)
+            n--;
+        out[n++] = o;
+    }
+    return n;
+}
+
+/* ---- the price ------------------------------------------------------------------------------ */
+
+/* A step along the concave hull of one layer's choices. */
+typedef struct step {
+    int64_t value;
+    uint64_t cost;
+    uint32_t layer;
+    uint32_t to; /* index of the choice it leads to, within the layer */
+} step;
+
+/* Value per cost, falling; two steps of a layer keep their order since the hull is concave. */
+static int best_step_first(const void *a, const void *b)
+{
+    const step *x = a, *y = b;
+    const hs_wide u = (hs_wide)x->value * y->cost, v = (hs_wide)y->value * x->cost;
+    if (u != v)
+        return u < v ? 1 : -1;
+    if (x->layer != y->layer)
+        return x->layer < y->layer ? -1 : 1;
+    return (x->to > y->to) - (x->to < y->to);
+}
+
+static bool below_hull(const hs_choice *a, const hs_choice *mid, const hs_choice *b)
+{
+    return (hs_wide)(mid->value - a->value) * (b->cost - a->cost) <=
+           (hs_wide)(b->value - a->value) * (mid->cost - a->cost);
+}
+
+static size_t hull_steps(const hs_choice *o, size_t n, uint32_t layer, uint32_t *hull, step *out)
+{
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        while (m >= 2 && below_hull(&o[hull[m - 2]], &o[hull[m - 1]], &o[i]))
+            m--;
+        hull[m++] = (uint32_t)i;
+    }
+    for (size_t i = 1; i < m; i++) {
+        const hs_choice *a = &o[hull[i - 1]], *b = &o[hull[i]];
+        out[i - 1] = (step){b->value - a->value, b->cost - a->cost, layer, hull[i]};
+    }
+    return m - 1;
+}
+
+static void price_and_bound(hs_core *c, const step *critical)
+{
+    c->price_p = critical ? critical->value : 0;
+    c->price_q = critical ? critical->cost : 1;
+    c->upper = (hs_wide)c->price_p * c->cap;
+    for (uint32_t l = 0; l < c->problem->n_layer; l++) {
+        hs_wide peak = 0;
+        for (size_t i = c->first[l]; i < c->first[l + 1]; i++) {
+            const hs_wide v =
+                (hs_wide)c->choice[i].value * c->price_q - (hs_wide)c->price_p * c->choice[i].cost;
+            peak = v > peak ? v : peak;
+        }
+        c->peak[l] = peak;
+        c->upper += peak;
+    }
+    c->bound = (int64_t)(c->upper / c->price_q);
+}
+
+/* ---- the first plan ---------------------------------------------------------------------------
+ */
+
+/* Take steps while they fit; the first that does not sets the price and shuts its layer. */
+static const step *walk(const step *s, size_t n, uint32_t *at, bool *shut, uint64_t *left)
+{
+    const step *critical = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (!shut[s[i].layer] && s[i].cost <= *left) {
+            *left -= s[i].cost;
+            at[s[i].layer] = s[i].to;
+        } else {
+            critical = critical ? critical : &s[i];
+            shut[s[i].layer] = true;
+        }
+    }
+    return critical;
+}
+
+/* Spend what is left on whatever choice adds most. */
+static void fill_up(const hs_core *c, uint32_t *at, uint64_t left)
+{
+    for (;;) {
+        int64_t most = 0;
+        uint32_t layer = 0, to = 0;
+        for (uint32_t l = 0; l < c->problem->n_layer; l++) {
+            const hs_choice *o = &c->choice[c->first[l]];
+            const uint32_t n = (uint32_t)(c->first[l + 1] - c->first[l]);
+            for (uint32_t i = at[l] + 1; i < n && o[i].cost - o[at[l]].cost <= left; i++)
+                if (o[i].value - o[at[l]].value > most) {
+                    most = o[i].value - o[at[l]].value;
+                    layer = l;
+                    to = i;
+                }
+        }
+        if (!most)
+            return;
+        const hs_choice *o = &c->choice[c->first[layer]];
+        left -= o[to].cost - o[at[layer]].cost;
+        at[layer] = to;
+    }
+}
+
+bool hs_core_offer(hs_core *c, const uint32_t *groups, const char *source)
+{
+    const hs_solve_problem *p = c->problem;
+    uint64_t bytes = 0;
+    int64_t value = 0;
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        const hs_solve_layer *y = &p->layer[l];
+        if (groups[l] > y->n_groups || (groups[l] && groups[l] < y->min_groups))
+            return false;
+        bytes += y->bytes[groups[l]];
+        value += y->value[groups[l]];
+    }
+    if (bytes > p->capacity)
+        return false;
+    if (value > c->value || !c->source) {
+        memcpy(c->groups, groups, p->n_layer * sizeof *groups);
+        c->value = value;
+        c->source = source;
+    }
+    return true;
+}
+
+/* Price, bound and first plan from the hull's steps. */
+static hs_status start(hs_core *c, hs_err *err)
+{
+    const uint32_t n_layer = c->problem->n_layer;
+    const size_t n = c->first[n_layer];
+    step *s = malloc((n + 1) * sizeof *s);
+    uint32_t *hull = malloc((n + 1) * sizeof *hull), *at = calloc((size_t)n_layer + 1, sizeof *at);
+    bool *shut = calloc((size_t)n_layer + 1, sizeof *shut);
+    hs_status st = HS_OK;
+    if (s && hull && at && shut) {
+        size_t m = 0;
+        for (uint32_t l = 0; l < n_layer; l++)
+            m += hull_steps(&c->choice[c->first[l]], c->first[l + 1] - c->first[l], l, hull, s + m);
+        qsort(s, m, sizeof *s, best_step_first);
+        uint64_t left = c->cap;
+        price_and_bound(c, walk(s, m, at, shut, &left));
+        fill_up(c, at, left);
+        for (uint32_t l = 0; l < n_layer; l++)
+            at[l] = c->choice[c->first[l] + at[l]].k;
+        if (!hs_core_offer(c, at, "greedy"))
+            st = hs_fail(err, HS_ERR_FAILED, "greedy: the plan breaks the limits");
+    } else {
+        st = hs_fail(err, HS_ERR_NOMEM, "solver: out of memory");
+    }
+    free(s);
+    free(hull);
+    free(at);
+    free(shut);
+    return st;
+}
+
+hs_status hs_core_new(hs_core **out, const hs_solve_problem *p, hs_err *err)
+{
+    *out = NULL;
+    size_t most = 0;
+    for (uint32_t l = 0; l < p->n_layer; l++)
+        most += (size_t)p->layer[l].n_groups + 1;
+    hs_core *c = calloc(1, sizeof *c);
+    if (!c)
+        return hs_fail(err, HS_ERR_NOMEM, "solver: out of memory");
+    c->problem = p;
+    c->glpk_bound = -1;
+    c->choice = malloc((most + 1) * sizeof *c->choice);
+    c->first = calloc((size_t)p->n_layer + 1, sizeof *c->first);
+    c->peak = calloc((size_t)p->n_layer + 1, sizeof *c->peak);
+    c->groups = calloc((size_t)p->n_layer + 1, sizeof *c->groups);
+    hs_status s = HS_OK;
+    if (c->choice && c->first && c->peak && c->groups) {
+        find_unit(c);
+        for (uint32_t l = 0; l < p->n_layer; l++)
+            c->first[l + 1] = c->first[l] + list_choices(c, &p->layer[l], &c->choice[c->first[l]]);
+        s = start(c, err);
+    } else {
+        s = hs_fail(err, HS_ERR_NOMEM, "solver: out of memory");
+    }
+    if (s != HS_OK) {
+        hs_core_free(c);
+        return s;
+    }
+    *out = c;
+    return HS_OK;
+}
+
+void hs_core_free(hs_core *c)
+{
+    if (!c)
+        return;
+    free(c->choice);
+    free(c->first);
+    free(c->peak);
+    free(c->groups);
+    free(c);
+}
