@@ -240,9 +240,6 @@ static hs_status read_flags(hs_placement *p, const hs_gguf *g, const char *key, 
     if (s != HS_OK)
         return s;
     for (uint32_t l = 0; l < p->n_layer; l++) {
-        if (kv->raw[l] > 1)
-            return hs_fail(err, HS_ERR_FORMAT, "%s: entry %u: expected 0 or 1, got %u", key, l,
-                           kv->raw[l]);
         const bool on = kv->raw[l] == 1;
         memcpy((char *)&p->layer[l] + field, &on, sizeof on);
     }
