@@ -42,8 +42,8 @@ typedef struct bytes {
 
 static void put(bytes *b, uint64_t v, int n)
 {
-    for (int i = 0; i < n; i++)
-        b->p[b->n++] = (uint8_t)(v >> (8 * i));
+    for (int i = 0; i < n; i++, v >>= 8)
+        b->p[b->n++] = (uint8_t)v;
 }
 
 static hs_status emit(packer *z, const void *p, size_t n)
