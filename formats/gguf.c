@@ -28,17 +28,6 @@ static hs_status truncated(hs_err *err, const hs_cursor *c, const char *what)
 
 /* --- KVs ---------------------------------------------------------------- */
 
-static const char *const type_name[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
-                                        "bool", "string", "array", "u64", "i64", "f64"};
-static const uint8_t type_bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-enum { N_TYPES = sizeof type_bytes };
-_Static_assert(sizeof type_name / sizeof *type_name == N_TYPES && N_TYPES == HS_KV_F64 + 1,
-               "one row per type");
-
-const char *hs_kv_type_name(uint32_t type) { return type < N_TYPES ? type_name[type] : "?"; }
-
-size_t hs_kv_type_bytes(uint32_t type) { return type < N_TYPES ? type_bytes[type] : 0; }
-
 static bool bools_ok(const uint8_t *p, size_t n)
 {
     uint8_t seen = 0;
@@ -94,15 +83,15 @@ static hs_status read_array(hs_cursor *c, hs_kv *kv, hs_err *err)
         return truncated(err, c, "an array header");
     if (elem == HS_KV_ARRAY)
         return hs_fail(err, HS_ERR_FORMAT, "array of arrays, expected plain elements");
-    if (elem >= N_TYPES)
+    if (elem > HS_KV_F64)
         return hs_fail(err, HS_ERR_FORMAT, "unknown array element type %" PRIu32, elem);
     kv->elem = (hs_kv_type)elem;
-    const size_t least = elem == HS_KV_STRING ? 8 : type_bytes[elem];
+    const size_t least = elem == HS_KV_STRING ? 8 : hs_kv_type_bytes(elem);
     uint64_t bytes;
     if (!hs_mul(kv->count, least, &bytes) || bytes > c->size - c->pos)
         return hs_fail(err, HS_ERR_FORMAT,
                        "array of %" PRIu64 " %s values does not fit in the %zu bytes left",
-                       kv->count, type_name[elem], c->size - c->pos);
+                       kv->count, hs_kv_type_name(elem), c->size - c->pos);
     kv->raw = c->base + c->pos;
     const size_t start = c->pos;
     if (elem == HS_KV_STRING) {
@@ -123,18 +112,18 @@ static hs_status read_value(hs_cursor *c, hs_kv *kv, hs_err *err)
     const uint32_t type = hs_cur_u32(c);
     if (c->bad)
         return truncated(err, c, "the value's type");
-    if (type >= N_TYPES)
+    if (type > HS_KV_F64)
         return hs_fail(err, HS_ERR_FORMAT, "unknown value type %" PRIu32, type);
     kv->type = (hs_kv_type)type;
     if (type == HS_KV_ARRAY)
         return read_array(c, kv, err);
-    const uint64_t n = type == HS_KV_STRING ? hs_cur_u64(c) : type_bytes[type];
+    const uint64_t n = type == HS_KV_STRING ? hs_cur_u64(c) : hs_kv_type_bytes(type);
     kv->raw = hs_cur_take(c, n);
     kv->raw_bytes = (size_t)n;
     if (!kv->raw)
         return hs_fail(err, HS_ERR_FORMAT,
                        "%s value of %" PRIu64 " bytes runs past the end of the file",
-                       type_name[type], n);
+                       hs_kv_type_name(type), n);
     if (type == HS_KV_BOOL && kv->raw[0] > 1)
         return hs_fail(err, HS_ERR_FORMAT, "bool value %u, expected 0 or 1", kv->raw[0]);
     return HS_OK;
@@ -189,7 +178,7 @@ static hs_status read_alignment(hs_gguf *g, hs_err *err)
         return HS_OK;
     if (kv->type != HS_KV_U32)
         return hs_fail(err, HS_ERR_FORMAT, "general.alignment: expected u32, got %s",
-                       type_name[kv->type]);
+                       hs_kv_type_name(kv->type));
     const uint32_t a = hs_get_u32(kv->raw);
     if (a < MIN_ALIGNMENT || a > MAX_ALIGNMENT || (a & (a - 1)))
         return hs_fail(err, HS_ERR_FORMAT,
@@ -502,7 +491,7 @@ void hs_gguf_free(hs_gguf *g)
     free(g);
 }
 
-/* --- look-ups ----------------------------------------------------------- */
+/* --- by name ------------------------------------------------------------ */
 
 const hs_kv *hs_gguf_find(const hs_gguf *g, const char *key)
 {
@@ -537,148 +526,4 @@ const hs_gguf_tensor *hs_gguf_tensor_find(const hs_gguf *g, const char *name)
             hi = mid;
     }
     return NULL;
-}
-
-bool hs_str_eq(hs_str s, const char *z)
-{
-    const size_t n = strlen(z);
-    return s.n == n && memcmp(s.p, z, n) == 0;
-}
-
-static bool is_integer(hs_kv_type t) { return t <= HS_KV_I32 || t == HS_KV_U64 || t == HS_KV_I64; }
-
-int64_t hs_kv_int(const hs_kv *kv, uint64_t i)
-{
-    const hs_kv_type t = kv->type == HS_KV_ARRAY ? kv->elem : kv->type;
-    const uint8_t *p = kv->raw + i * hs_kv_type_bytes(t);
-    switch (t) {
-    case HS_KV_U8:
-    case HS_KV_BOOL: return p[0];
-    case HS_KV_I8: return (int8_t)p[0];
-    case HS_KV_U16: return hs_get_u16(p);
-    case HS_KV_I16: return (int16_t)hs_get_u16(p);
-    case HS_KV_U32: return hs_get_u32(p);
-    case HS_KV_I32: return (int32_t)hs_get_u32(p);
-    case HS_KV_U64:
-    case HS_KV_I64: return (int64_t)hs_get_u64(p);
-    default: return 0;
-    }
-}
-
-double hs_kv_real(const hs_kv *kv, uint64_t i)
-{
-    const hs_kv_type t = kv->type == HS_KV_ARRAY ? kv->elem : kv->type;
-    const uint8_t *p = kv->raw + i * hs_kv_type_bytes(t);
-    switch (t) {
-    case HS_KV_F32: return (double)hs_get_f32(p);
-    case HS_KV_F64: return hs_get_f64(p);
-    case HS_KV_U64: return (double)hs_get_u64(p);
-    default: return (double)hs_kv_int(kv, i);
-    }
-}
-
-static hs_status wrong_type(hs_err *err, const hs_kv *kv, const char *want)
-{
-    return hs_fail(err, HS_ERR_FORMAT, "%.*s: expected %s, got %s%s", shown(kv->key.n), kv->key.p,
-                   want, kv->type == HS_KV_ARRAY ? "array of " : "",
-                   type_name[kv->type == HS_KV_ARRAY ? kv->elem : kv->type]);
-}
-
-/* An integer of any type in 0..max. */
-static hs_status get_uint(const hs_gguf *g, const char *key, const char *want, uint64_t max,
-                          uint64_t *out, hs_err *err)
-{
-    const hs_kv *kv = hs_gguf_find(g, key);
-    if (!kv)
-        return HS_OK;
-    if (!is_integer(kv->type))
-        return wrong_type(err, kv, want);
-    const int64_t v = hs_kv_int(kv, 0);
-    if (kv->type != HS_KV_U64 && v < 0)
-        return hs_fail(err, HS_ERR_FORMAT, "%s: expected %s, got %" PRId64, key, want, v);
-    if ((uint64_t)v > max)
-        return hs_fail(err, HS_ERR_FORMAT, "%s: expected %s, got %" PRIu64, key, want, (uint64_t)v);
-    *out = (uint64_t)v;
-    return HS_OK;
-}
-
-hs_status hs_gguf_u32(const hs_gguf *g, const char *key, uint32_t *out, hs_err *err)
-{
-    uint64_t v = *out;
-    const hs_status s = get_uint(g, key, "u32", UINT32_MAX, &v, err);
-    *out = (uint32_t)v;
-    return s;
-}
-
-hs_status hs_gguf_u64(const hs_gguf *g, const char *key, uint64_t *out, hs_err *err)
-{
-    return get_uint(g, key, "u64", UINT64_MAX, out, err);
-}
-
-hs_status hs_gguf_f32(const hs_gguf *g, const char *key, float *out, hs_err *err)
-{
-    const hs_kv *kv = hs_gguf_find(g, key);
-    if (!kv)
-        return HS_OK;
-    if (kv->type != HS_KV_F32)
-        return wrong_type(err, kv, "f32");
-    *out = hs_get_f32(kv->raw);
-    return HS_OK;
-}
-
-hs_status hs_gguf_f64(const hs_gguf *g, const char *key, double *out, hs_err *err)
-{
-    const hs_kv *kv = hs_gguf_find(g, key);
-    if (!kv)
-        return HS_OK;
-    if (kv->type != HS_KV_F64 && kv->type != HS_KV_F32)
-        return wrong_type(err, kv, "f64");
-    *out = hs_kv_real(kv, 0);
-    return HS_OK;
-}
-
-hs_status hs_gguf_bool(const hs_gguf *g, const char *key, bool *out, hs_err *err)
-{
-    const hs_kv *kv = hs_gguf_find(g, key);
-    if (!kv)
-        return HS_OK;
-    if (kv->type != HS_KV_BOOL)
-        return wrong_type(err, kv, "bool");
-    *out = kv->raw[0] != 0;
-    return HS_OK;
-}
-
-hs_status hs_gguf_str(const hs_gguf *g, const char *key, hs_str *out, hs_err *err)
-{
-    const hs_kv *kv = hs_gguf_find(g, key);
-    if (!kv)
-        return HS_OK;
-    if (kv->type != HS_KV_STRING)
-        return wrong_type(err, kv, "string");
-    *out = (hs_str){(const char *)kv->raw, kv->raw_bytes};
-    return HS_OK;
-}
-
-hs_status hs_gguf_array(const hs_gguf *g, const char *key, hs_kv_type elem, const hs_kv **out,
-                        hs_err *err)
-{
-    *out = NULL;
-    const hs_kv *kv = hs_gguf_find(g, key);
-    if (!kv)
-        return HS_OK;
-    if (kv->type != HS_KV_ARRAY || kv->elem != elem) {
-        char want[32] = "array of ";
-        strcat(want, hs_kv_type_name(elem));
-        return wrong_type(err, kv, want);
-    }
-    *out = kv;
-    return HS_OK;
-}
-
-hs_str hs_kv_next_str(const hs_kv *kv, size_t *pos)
-{
-    const uint8_t *p = kv->raw + *pos;
-    const size_t n = (size_t)hs_get_u64(p);
-    *pos += 8 + n;
-    return (hs_str){(const char *)p + 8, n};
 }
