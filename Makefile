@@ -52,7 +52,7 @@ NVCC ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA ?= $(if $(NVCC),1,0)
 CUDA_ARCHS ?= 75 80 86 89 90
 # Probes compile and link (\043 is '#', which make 4.3 unescapes differently).
-probe   = $(shell printf '\043include <$(1)>\nint main(void){return 0;}\n' | $(CC) $(CPPFLAGS) -x c -o /dev/null - $(LDFLAGS) $(2) 2>/dev/null && echo 1)
+probe   = $(shell printf '\043include <$(1)>\nint main(void){return 0;}\n' | $(CC) $(CPPFLAGS) -o /dev/null -x c - -x none $(LDFLAGS) $(2) 2>/dev/null && echo 1)
 archive := $(call probe,archive.h,-larchive)
 jansson := $(call probe,jansson.h,-ljansson)
 zlib    := $(call probe,zlib.h,-lz)
