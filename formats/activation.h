@@ -15,8 +15,8 @@ extern "C" {
 #endif
 
 typedef struct hs_activation_source {
-    char name[256];                         /* base name of the text, no path */
-    char hash[HS_FINGERPRINT_CHARS + 1];    /* of the text's bytes */
+    char name[256];                      /* base name of the text, no path */
+    char hash[HS_FINGERPRINT_CHARS + 1]; /* of the text's bytes */
 } hs_activation_source;
 
 typedef struct hs_activation {
@@ -29,8 +29,8 @@ typedef struct hs_activation {
     hs_activation_source *source;
     /* Resume state: chunks done so far and the context they were cut with. */
     uint64_t chunks_done;
-    uint32_t n_ctx;                             /* 0: not cut by hotset-profile, no resume */
-    bool no_bos, special;                       /* how the texts became tokens */
+    uint32_t n_ctx;       /* 0: not cut by hotset-profile, no resume */
+    bool no_bos, special; /* how the texts became tokens */
 } hs_activation;
 
 /* Zero counts and no source.  The object and everything in it is owned by the caller. */
@@ -50,8 +50,7 @@ HS_NODISCARD hs_status hs_activation_write(const hs_activation *a, const char *p
 /* Add src's counts, tokens and sources to dst; shapes must be equal, fingerprints equal or one
  * of them empty.  A sum that does not fit 63 bits is refused; on failure dst is unchanged.
  * The result has no resume state. */
-HS_NODISCARD hs_status hs_activation_add(hs_activation *dst, const hs_activation *src,
-                                         hs_err *err);
+HS_NODISCARD hs_status hs_activation_add(hs_activation *dst, const hs_activation *src, hs_err *err);
 
 #ifdef __cplusplus
 }

@@ -10,9 +10,9 @@ typedef struct hs_count_job {
     const hs_cli *cli;
     const hs_model *model;
     const hs_texts *texts;
-    const char *out;    /* the profile's path: saved now and then, when interrupted, at the end */
-    bool replace;       /* `out` may be replaced from the first save on */
-    double autosave_s;  /* seconds between saves */
+    const char *out;   /* the profile's path: saved now and then, when interrupted, at the end */
+    bool replace;      /* `out` may be replaced from the first save on */
+    double autosave_s; /* seconds between saves */
 } hs_count_job;
 
 /* An empty profile of these texts: shape, fingerprint, sources, how they are cut. */

@@ -14,14 +14,14 @@ extern const int hs_summary_percent[HS_SUMMARY_SHARES];
 typedef struct hs_summary_neuron {
     uint32_t layer, neuron;
     int64_t count;
-    double frequency;       /* count / tokens */
+    double frequency; /* count / tokens */
 } hs_summary_neuron;
 
 typedef struct hs_summary_part {
     uint64_t neurons;
-    uint64_t dead;          /* never active */
-    double active_share;    /* mean over neurons and tokens */
-    double gini;            /* 0: all neurons equally often; near 1: few make everything */
+    uint64_t dead;       /* never active */
+    double active_share; /* mean over neurons and tokens */
+    double gini;         /* 0: all neurons equally often; near 1: few make everything */
     /* The smallest share of neurons that together make hs_summary_percent[i] of the
      * activations; 0 when there is no activation at all. */
     double share[HS_SUMMARY_SHARES];

@@ -10,20 +10,20 @@
 #include "runtime/hotset.h"
 
 typedef struct hs_text {
-    const char *path;                       /* borrowed */
-    char hash[HS_FINGERPRINT_CHARS + 1];    /* of its bytes */
-    char *bytes;                            /* owned, until tokenized */
+    const char *path;                    /* borrowed */
+    char hash[HS_FINGERPRINT_CHARS + 1]; /* of its bytes */
+    char *bytes;                         /* owned, until tokenized */
     size_t n_bytes;
-    int32_t *ids;                           /* owned */
+    int32_t *ids; /* owned */
     size_t n_ids;
 } hs_text;
 
 typedef struct hs_texts {
     size_t n;
     hs_text *text;
-    uint32_t n_ctx;     /* positions of a chunk, BOS included; at least 2 */
-    int32_t bos;        /* -1: chunks have none */
-    uint64_t n_chunks;  /* over all texts, at most the limit given to hs_texts_tokenize */
+    uint32_t n_ctx;    /* positions of a chunk, BOS included; at least 2 */
+    int32_t bos;       /* -1: chunks have none */
+    uint64_t n_chunks; /* over all texts, at most the limit given to hs_texts_tokenize */
 } hs_texts;
 
 /* Read and hash all texts; an empty one is refused. */

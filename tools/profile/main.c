@@ -1,0 +1,317 @@
+/* hotset-profile: how often each neuron is active.  Four ways to a profile (a model and texts,
+ * a PowerInfer folder, a sum of profiles, a file to show), one way out. */
+#include "formats/activation.h"
+#include "runtime/cli.h"
+#include "runtime/hotset.h"
+#include "tools/profile/count.h"
+#include "tools/profile/print.h"
+#include "tools/profile/ptdir.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct options {
+    const char *model, *out, *export_pt, *import_pt, *show;
+    hs_strings texts, merge;
+    int64_t n_ctx, chunks, positions, autosave;
+    bool resume;
+} options;
+
+/* What belongs to which way; everything else is a usage error. */
+static int check_options(const hs_cli *cli, const options *o)
+{
+    const int ways =
+        (o->texts.n > 0) + (o->merge.n > 0) + (o->import_pt != NULL) + (o->show != NULL);
+    if (ways != 1)
+        return hs_cli_usage(cli, ways ? "choose one of -i, --merge, --import-pt and --show"
+                                      : "needs texts (-i), --merge, --import-pt or --show");
+    const bool run = o->texts.n > 0;
+    if (run && !o->model)
+        return hs_cli_usage(cli, "-i needs a model (-m)");
+    if (!run && (o->n_ctx || o->chunks || o->resume))
+        return hs_cli_usage(cli, "%s is for texts (-i)",
+                            o->n_ctx    ? "-c"
+                            : o->chunks ? "--chunks"
+                                        : "--resume");
+    if (o->positions && !o->import_pt)
+        return hs_cli_usage(cli, "--positions is for --import-pt");
+    if (o->model && (o->merge.n || o->show))
+        return hs_cli_usage(cli, "%s takes no model", o->show ? "--show" : "--merge");
+    if (o->show && (o->out || o->export_pt))
+        return hs_cli_usage(cli, "--show writes no file");
+    if (!o->show && !o->out)
+        return hs_cli_usage(cli, "needs an output (-o)");
+    return -1;
+}
+
+/* ---- outputs -------------------------------------------------------------------------- */
+
+static hs_status refuse_same(const char *out, const char *in, hs_err *err)
+{
+    if (in && hs_same_file(out, in))
+        return hs_fail(err, HS_ERR_USAGE, "%s: is an input; an output may not replace it", out);
+    return HS_OK;
+}
+
+/* Before any work: the output is no input, and it can be made. */
+static hs_status check_outputs(const options *o, bool replace, hs_err *err)
+{
+    hs_status s = refuse_same(o->out, o->model, err);
+    for (size_t i = 0; s == HS_OK && i < o->texts.n; i++)
+        s = refuse_same(o->out, o->texts.v[i], err);
+    for (size_t i = 0; s == HS_OK && i < o->merge.n; i++)
+        s = refuse_same(o->out, o->merge.v[i], err);
+    if (s == HS_OK && o->export_pt && o->import_pt)
+        s = refuse_same(o->export_pt, o->import_pt, err);
+    if (s != HS_OK)
+        return s;
+    hs_out *probe;
+    s = hs_out_open(&probe, o->out, replace, err);
+    if (s == HS_OK)
+        hs_out_abort(probe);
+    return s;
+}
+
+static hs_status finish_outputs(const hs_cli *cli, const options *o, const hs_activation *a,
+                                hs_err *err)
+{
+    if (!o->export_pt)
+        return HS_OK;
+    const hs_status s = hs_pt_export(a, o->export_pt, cli->force, err);
+    if (s == HS_OK)
+        hs_cli_note(cli, "%s: %" PRIu32 " files", o->export_pt, a->n_layer);
+    return s;
+}
+
+/* ---- the ways ------------------------------------------------------------------------- */
+
+static hs_status load_model(hs_model **m, hs_model_info *info, const char *path, hs_err *err)
+{
+    const hs_status s = hs_model_load(m, path, err);
+    if (s == HS_OK)
+        hs_model_describe(*m, info);
+    return s;
+}
+
+/* The profile to go on with: the file's under --resume, else a fresh one. */
+static hs_status begin(hs_activation **a, const hs_cli *cli, const options *o, const hs_model *m,
+                       const hs_texts *t, bool resume, hs_err *err)
+{
+    hs_activation *fresh;
+    hs_status s = hs_count_begin(&fresh, m, t, cli->no_bos, cli->special, err);
+    if (s != HS_OK || !resume) {
+        *a = s == HS_OK ? fresh : NULL;
+        return s;
+    }
+    s = hs_activation_read(a, o->out, err);
+    if (s == HS_OK)
+        s = hs_count_same(*a, fresh, o->out, err);
+    if (s == HS_OK)
+        hs_cli_note(cli, "%s: continues after %" PRIu64 " chunks", o->out, (*a)->chunks_done);
+    hs_activation_free(fresh);
+    return s;
+}
+
+static hs_status profile_with(hs_activation **a, const hs_cli *cli, const options *o,
+                              const hs_model *m, const hs_model_info *info, hs_texts *t,
+                              hs_err *err)
+{
+    if (!info->relu_family)
+        return hs_fail(err, HS_ERR_UNSUPPORTED,
+                       "%s: its activation is %s, which is never zero: nothing to count; "
+                       "hotset-profile needs a ReLU-family model (relu, drelu, fatrelu)",
+                       o->model, info->activation);
+    struct stat st;
+    const bool resume = o->resume && stat(o->out, &st) == 0;
+    if (o->resume && !resume)
+        hs_cli_note(cli, "%s: does not exist yet, starts from the first chunk", o->out);
+    hs_status s = check_outputs(o, cli->force || resume, err);
+    if (s == HS_OK && o->export_pt)
+        s = hs_pt_export_check(o->export_pt, info->n_layer, cli->force, err);
+    const uint32_t most = info->n_ctx_train && info->n_ctx_train < 4096 ? info->n_ctx_train : 4096;
+    t->n_ctx = o->n_ctx ? (uint32_t)o->n_ctx : most;
+    t->bos = info->add_bos && !cli->no_bos ? info->bos : -1;
+    if (info->n_ctx_train && t->n_ctx > info->n_ctx_train)
+        hs_cli_warn(cli, "context %" PRIu32 " is longer than the model's %" PRIu32, t->n_ctx,
+                    info->n_ctx_train);
+    if (s == HS_OK)
+        s = hs_texts_read(t, o->texts.v, o->texts.n, err);
+    if (s == HS_OK)
+        s = begin(a, cli, o, m, t, resume, err);
+    if (s == HS_OK)
+        s = hs_texts_tokenize(t, m, (uint64_t)o->chunks, cli->special, cli, err);
+    if (s != HS_OK)
+        return s;
+    hs_cli_note(cli, "%" PRIu64 " chunks of %" PRIu32 ", %" PRIu64 " positions", t->n_chunks,
+                t->n_ctx, hs_texts_positions(t, t->n_chunks));
+    const hs_count_job job = {.cli = cli,
+                              .model = m,
+                              .texts = t,
+                              .out = o->out,
+                              .replace = cli->force || resume,
+                              .autosave_s = (double)o->autosave};
+    return hs_count_run(*a, &job, err);
+}
+
+static hs_status profile(hs_activation **a, const hs_cli *cli, const options *o, hs_err *err)
+{
+    hs_model *m = NULL;
+    hs_model_info info;
+    hs_texts t = {0};
+    hs_status s = load_model(&m, &info, o->model, err);
+    if (s == HS_OK)
+        s = profile_with(a, cli, o, m, &info, &t, err);
+    hs_texts_free(&t);
+    hs_model_free(m);
+    return s;
+}
+
+static hs_status import(hs_activation **a, const hs_cli *cli, const options *o, hs_err *err)
+{
+    hs_pt_expect expect = {.positions = (uint64_t)o->positions};
+    hs_model_info info = {0};
+    hs_model *m = NULL;
+    char print[sizeof info.fingerprint] = "";
+    hs_status s = check_outputs(o, cli->force, err);
+    if (s == HS_OK && o->model)
+        s = load_model(&m, &info, o->model, err);
+    if (s == HS_OK && m) {
+        expect.n_layer = info.n_layer;
+        expect.n_ff = info.n_ff;
+        memcpy(print, info.fingerprint, sizeof print);
+    }
+    hs_model_free(m);
+    if (s == HS_OK)
+        s = hs_pt_import(a, o->import_pt, &expect, err);
+    if (s != HS_OK)
+        return s;
+    memcpy((*a)->fingerprint, print, sizeof print);
+    if (!print[0])
+        hs_cli_warn(cli, "without a model (-m) the profile cannot say which one it belongs to");
+    return hs_activation_write(*a, o->out, cli->force, err);
+}
+
+/* A text counted twice is legal and seldom meant. */
+static void warn_repeated(const hs_cli *cli, const hs_activation *a)
+{
+    for (size_t i = 0; i < a->n_source; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(a->source[i].hash, a->source[j].hash) == 0) {
+                hs_cli_warn(cli, "%s is in the sum more than once", a->source[i].name);
+                return;
+            }
+}
+
+static hs_status merge(hs_activation **a, const hs_cli *cli, const options *o, hs_err *err)
+{
+    hs_status s = check_outputs(o, cli->force, err);
+    if (s == HS_OK)
+        s = hs_activation_read(a, o->merge.v[0], err);
+    for (size_t i = 1; s == HS_OK && i < o->merge.n; i++) {
+        hs_activation *b;
+        s = hs_activation_read(&b, o->merge.v[i], err);
+        if (s == HS_OK) {
+            s = hs_activation_add(*a, b, err);
+            if (s != HS_OK)
+                (void)hs_ctx(err, s, "%s: ", o->merge.v[i]);
+            hs_activation_free(b);
+        }
+    }
+    if (s != HS_OK)
+        return s;
+    warn_repeated(cli, *a);
+    return hs_activation_write(*a, o->out, cli->force, err);
+}
+
+static hs_status print(const hs_cli *cli, const hs_activation *a, hs_err *err)
+{
+    hs_summary *sum;
+    hs_status s = hs_summary_new(&sum, a, err);
+    if (s != HS_OK)
+        return s;
+    if (cli->json)
+        s = hs_profile_print_json(stdout, a, sum, err);
+    else
+        hs_profile_print(stdout, a, sum);
+    hs_summary_free(sum);
+    return s;
+}
+
+static hs_status work(const hs_cli *cli, const options *o, hs_err *err)
+{
+    hs_activation *a = NULL;
+    hs_status s;
+    if (o->show)
+        s = hs_activation_read(&a, o->show, err);
+    else if (o->merge.n)
+        s = merge(&a, cli, o, err);
+    else if (o->import_pt)
+        s = import(&a, cli, o, err);
+    else
+        s = profile(&a, cli, o, err);
+    if (s == HS_OK)
+        s = finish_outputs(cli, o, a, err);
+    if (s == HS_OK)
+        s = print(cli, a, err);
+    hs_activation_free(a);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    options o = {.autosave = 60};
+    const double big = 9007199254740992.0; /* 2^53: exact as a double */
+    const hs_opt opts[] = {
+        {HS_OPT_GROUP, .help = "Where the counts come from (one of these)"},
+        {HS_OPT_FILES, "input", 'i', &o.texts, "TEXT...", .help = "run the model over these texts"},
+        {HS_OPT_FILES, "merge", 0, &o.merge, "FILE...", .help = "add up profiles, exactly"},
+        {HS_OPT_STRING, "import-pt", 0, &o.import_pt, "DIR",
+         .help = "read PowerInfer's activation_<layer>.pt"},
+        {HS_OPT_STRING, "show", 0, &o.show, "FILE", .help = "print a profile's summary"},
+        {HS_OPT_GROUP, .help = "Running the model"},
+        {HS_OPT_STRING, "model", 'm', &o.model, "FILE",
+         .help = "the model; with --import-pt, what the counts must fit"},
+        {HS_OPT_INT, "ctx", 'c', &o.n_ctx, "N", .min = 2, .max = 1 << 24,
+         .help = "positions of a chunk (default: the model's, at most 4096)"},
+        {HS_OPT_INT, "chunks", 0, &o.chunks, "N", .min = 1, .max = big,
+         .help = "only the first N chunks over all texts (default: all)"},
+        {HS_OPT_FLAG, "resume", 0, &o.resume, .help = "continue an interrupted profile in OUT"},
+        {HS_OPT_INT, "autosave", 0, &o.autosave, "S", .min = 0, .max = 1e6,
+         .help = "save about every S seconds (default: 60)"},
+        {HS_OPT_INT, "positions", 0, &o.positions, "N", .min = 1, .max = big,
+         .help = "positions behind imported counts (default: the largest count)"},
+        {HS_OPT_GROUP, .help = "Results"},
+        {HS_OPT_STRING, "output", 'o', &o.out, "OUT", .help = "the profile to write"},
+        {HS_OPT_STRING, "export-pt", 0, &o.export_pt, "DIR",
+         .help = "also write activation_<layer>.pt there, as PowerInfer reads them"},
+        {.type = HS_OPT_END},
+    };
+    hs_cli cli = {
+        .program = "hotset-profile",
+        .synopsis = "-m MODEL -i TEXT... -o OUT [OPTION...]",
+        .summary = "Counts, for every neuron of every layer, the positions of some texts at which "
+                   "it is active,\nwrites the counts to a profile and prints what they say.",
+        .example = "-m model.gguf -i calibration.txt -o model.activation.gguf",
+        .opts = opts,
+        .has_model = true,
+        .has_text = true,
+        .has_output = true,
+    };
+    int status = hs_cli_parse(&cli, argc, argv);
+    if (status >= 0)
+        return status;
+    status = check_options(&cli, &o);
+    if (status < 0) {
+        hs_err err = {0};
+        const hs_status s = work(&cli, &o, &err);
+        status = s == HS_OK ? 0 : hs_cli_fail(&cli, &err);
+        status = hs_cli_finish(&cli, status);
+    }
+    free(o.texts.v);
+    free(o.merge.v);
+    hs_cli_fini(&cli);
+    return status;
+}
