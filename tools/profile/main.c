@@ -293,7 +293,7 @@ int main(int argc, char **argv)
         .program = "hotset-profile",
         .synopsis = "-m MODEL -i TEXT... -o OUT [OPTION...]",
         .summary = "Counts, for every neuron of every layer, the positions of some texts at which "
-                   "it is active,\nwrites the counts to a profile and prints what they say.",
+                   "it is active, writes the counts to a profile and prints what they say.",
         .example = "-m model.gguf -i calibration.txt -o model.activation.gguf",
         .opts = opts,
         .has_model = true,
