@@ -330,11 +330,11 @@ static int offset_order(const void *a, const void *b, void *g)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static hs_status check_overlaps(const hs_gguf *g, size_t *order, hs_err *err)
+static hs_status check_overlaps(hs_gguf *g, size_t *order, hs_err *err)
 {
     for (size_t i = 0; i < g->n_tensors; i++)
         order[i] = i;
-    qsort_r(order, g->n_tensors, sizeof *order, offset_order, (void *)(uintptr_t)g);
+    qsort_r(order, g->n_tensors, sizeof *order, offset_order, g);
     const hs_gguf_tensor *before = NULL;
     for (size_t i = 0; i < g->n_tensors; i++) {
         const hs_gguf_tensor *t = &g->tensors[order[i]];
@@ -450,18 +450,26 @@ static hs_status parse(hs_gguf *g, const void *data, size_t size, hs_err *err)
     return s;
 }
 
-hs_status hs_gguf_parse(hs_gguf **out, const void *data, size_t size, hs_err *err)
+/* Takes `map` over when all is well; it may be an empty one. */
+static hs_status parse_new(hs_gguf **out, const void *data, size_t size, hs_map map, hs_err *err)
 {
     *out = NULL;
     hs_gguf *g = calloc(1, sizeof *g);
     if (!g)
         return hs_fail(err, HS_ERR_NOMEM, "out of memory");
     const hs_status s = parse(g, data, size, err);
-    if (s == HS_OK)
-        *out = g;
-    else
+    if (s != HS_OK) {
         hs_gguf_free(g);
-    return s;
+        return s;
+    }
+    g->map = map;
+    *out = g;
+    return HS_OK;
+}
+
+hs_status hs_gguf_parse(hs_gguf **out, const void *data, size_t size, hs_err *err)
+{
+    return parse_new(out, data, size, (hs_map){0}, err);
 }
 
 hs_status hs_gguf_open(hs_gguf **out, const char *path, hs_err *err)
@@ -470,10 +478,8 @@ hs_status hs_gguf_open(hs_gguf **out, const char *path, hs_err *err)
     hs_map map;
     hs_status s = hs_map_open(&map, path, err);
     if (s == HS_OK) {
-        s = hs_gguf_parse(out, map.data, map.size, err);
-        if (s == HS_OK)
-            (*out)->map = map;
-        else
+        s = parse_new(out, map.data, map.size, map, err);
+        if (s != HS_OK)
             hs_map_close(&map);
     }
     return s == HS_OK ? s : hs_ctx(err, s, "%s: ", path);

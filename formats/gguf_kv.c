@@ -4,6 +4,7 @@
 #include "formats/cursor.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const type_name[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
@@ -146,8 +147,8 @@ hs_status hs_gguf_array(const hs_gguf *g, const char *key, hs_kv_type elem, cons
     if (!kv)
         return HS_OK;
     if (kv->type != HS_KV_ARRAY || kv->elem != elem) {
-        char want[32] = "array of ";
-        strcat(want, hs_kv_type_name(elem));
+        char want[32];
+        snprintf(want, sizeof want, "array of %s", hs_kv_type_name(elem));
         return wrong_type(err, kv, want);
     }
     *out = kv;

@@ -11,9 +11,8 @@
 enum { PWRI_I32 = 18, HEADER_BYTES = 24, MAX_KEY = 65535, DEFAULT_ALIGNMENT = 32 };
 
 typedef struct written_kv {
-    hs_str key;     /* owned, before the value in the same block */
-    uint8_t *value; /* type and value as in the file */
-    size_t value_bytes;
+    uint8_t *block; /* owned: the key, then type and value as in the file */
+    size_t key_bytes, value_bytes;
 } written_kv;
 
 typedef struct written_tensor {
@@ -62,7 +61,7 @@ void hs_gguf_writer_free(hs_gguf_writer *w)
     if (!w)
         return;
     for (size_t i = 0; i < w->n_kv; i++)
-        free((void *)(uintptr_t)w->kv[i].key.p);
+        free(w->kv[i].block);
     free(w->kv);
     free(w->slots);
     free(w->tensors);
@@ -88,8 +87,8 @@ static size_t *slot_of(const hs_gguf_writer *w, hs_str key)
         size_t *slot = &w->slots[i & (w->n_slots - 1)];
         if (!*slot)
             return slot;
-        const hs_str k = w->kv[*slot - 1].key;
-        if (k.n == key.n && memcmp(k.p, key.p, k.n) == 0)
+        const written_kv *kv = &w->kv[*slot - 1];
+        if (kv->key_bytes == key.n && memcmp(kv->block, key.p, key.n) == 0)
             return slot;
     }
 }
@@ -111,7 +110,7 @@ static bool grow_kvs(hs_gguf_writer *w)
     w->slots = slots;
     w->n_slots = 4 * cap;
     for (size_t i = 0; i < w->n_kv; i++)
-        *slot_of(w, w->kv[i].key) = i + 1;
+        *slot_of(w, (hs_str){(const char *)w->kv[i].block, w->kv[i].key_bytes}) = i + 1;
     return true;
 }
 
@@ -133,19 +132,19 @@ static uint8_t *new_value(hs_gguf_writer *w, hs_str key, uint32_t type, uint64_t
     }
     memcpy(block, key.p, key.n);
     memcpy(block + key.n, &type, 4);
-    const written_kv kv = {{(const char *)block, key.n}, block + key.n, 4 + (size_t)bytes};
+    const written_kv kv = {block, key.n, 4 + (size_t)bytes};
     size_t *slot = slot_of(w, key);
     if (*slot) {
         written_kv *old = &w->kv[*slot - 1];
-        w->kv_bytes -= 8 + old->key.n + old->value_bytes;
-        free((void *)(uintptr_t)old->key.p);
+        w->kv_bytes -= 8 + old->key_bytes + old->value_bytes;
+        free(old->block);
         *old = kv;
     } else {
         w->kv[w->n_kv++] = kv;
         *slot = w->n_kv;
     }
     w->kv_bytes += 8 + key.n + kv.value_bytes;
-    return kv.value + 4;
+    return block + key.n + 4;
 }
 
 static hs_str from_z(const char *z) { return (hs_str){z, strlen(z)}; }
@@ -315,6 +314,7 @@ void hs_gguf_add_tensor(hs_gguf_writer *w, const char *name, hs_dtype dtype, uin
 /* --- the file ----------------------------------------------------------- */
 
 static const char alignment_key[] = "general.alignment";
+enum { ALIGNMENT_KEY = sizeof alignment_key - 1 };
 
 static const written_kv *find(const hs_gguf_writer *w, const char *key)
 {
@@ -330,7 +330,7 @@ static bool adds_alignment(const hs_gguf_writer *w)
 
 static uint64_t table_end(const hs_gguf_writer *w)
 {
-    const uint64_t extra = adds_alignment(w) ? 8 + sizeof alignment_key - 1 + 4 + 4 : 0;
+    const uint64_t extra = adds_alignment(w) ? 8 + ALIGNMENT_KEY + 4 + 4 : 0;
     return HEADER_BYTES + w->kv_bytes + extra + w->table_bytes;
 }
 
@@ -354,27 +354,23 @@ static hs_status put_zeros(hs_out *out, uint64_t n, hs_err *err)
     return s;
 }
 
-static hs_status put_kv(hs_out *out, const char *key, size_t n, const uint8_t *value, size_t bytes,
-                        hs_err *err)
+static hs_status put_kv(hs_out *out, const written_kv *kv, hs_err *err)
 {
     uint8_t len[8];
-    put_u64(len, n);
-    hs_status s = hs_out_write(out, len, sizeof len, err);
-    if (s == HS_OK)
-        s = hs_out_write(out, key, n, err);
-    return s == HS_OK ? hs_out_write(out, value, bytes, err) : s;
+    put_u64(len, kv->key_bytes);
+    const hs_status s = hs_out_write(out, len, sizeof len, err);
+    return s == HS_OK ? hs_out_write(out, kv->block, kv->key_bytes + kv->value_bytes, err) : s;
 }
 
 static hs_status put_kvs(hs_gguf_writer *w, hs_err *err)
 {
     hs_status s = HS_OK;
     for (size_t i = 0; s == HS_OK && i < w->n_kv; i++)
-        s = put_kv(w->out, w->kv[i].key.p, w->kv[i].key.n, w->kv[i].value, w->kv[i].value_bytes,
-                   err);
+        s = put_kv(w->out, &w->kv[i], err);
     if (s == HS_OK && adds_alignment(w)) {
-        uint8_t value[8];
-        put_u32(put_u32(value, HS_KV_U32), w->alignment);
-        s = put_kv(w->out, alignment_key, sizeof alignment_key - 1, value, sizeof value, err);
+        uint8_t block[ALIGNMENT_KEY + 8];
+        put_u32(put_u32(put(block, alignment_key, ALIGNMENT_KEY), HS_KV_U32), w->alignment);
+        s = put_kv(w->out, &(written_kv){block, ALIGNMENT_KEY, 8}, err);
     }
     return s;
 }
@@ -419,7 +415,8 @@ static hs_status check_declarations(const hs_gguf_writer *w, hs_err *err)
     uint8_t want[8];
     put_u32(put_u32(want, HS_KV_U32), w->alignment);
     const written_kv *kv = find(w, alignment_key);
-    if (kv && (kv->value_bytes != sizeof want || memcmp(kv->value, want, sizeof want) != 0))
+    if (kv && (kv->value_bytes != sizeof want ||
+               memcmp(kv->block + ALIGNMENT_KEY, want, sizeof want) != 0))
         return hs_fail(err, HS_ERR_FORMAT, "%s is not the alignment %" PRIu32 " of the data",
                        alignment_key, w->alignment);
     return check_names(w, err);

@@ -88,7 +88,7 @@ static void set_all(hs_gguf_writer *w)
 
 static hs_gguf *reread(hs_out *out, hs_map *map)
 {
-    hs_gguf *g;
+    hs_gguf *g = NULL;
     hs_err err;
     if (hs_out_map(out, map, &err) != HS_OK ||
         hs_gguf_parse(&g, map->data, map->size, &err) != HS_OK)
