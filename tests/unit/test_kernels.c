@@ -364,6 +364,31 @@ static void axpy_is_canonical(void **state)
     each_level(axpy_level);
 }
 
+/* And what axpy adds is what the type table says a row holds. */
+static void decode_level(const hs_kernels *k)
+{
+    for (size_t t = 0; t < n_types; t++)
+        for (unsigned strange = 0; strange <= 12; strange += 6) {
+            const type_case *c = &types[t];
+            const size_t n = max_blocks(c) * c->block;
+            uint8_t *row = at_wall(0, n / c->block * c->bytes);
+            float *y = at_wall(1, n * sizeof *y), *want = at_wall(2, n * sizeof *y);
+            fill_row(c, row, n, strange);
+            for (size_t i = 0; i < n; i++)
+                y[i] = -0.0f;
+            hs_dtype_get(c->type)->decode(want, row, n);
+            k->type[c->type].axpy(y, 1, row, 0, n);
+            for (size_t i = 0; i < n; i++)
+                assert_true(same(y[i], want[i]));
+        }
+}
+
+static void axpy_decodes_as_the_table(void **state)
+{
+    (void)state;
+    each_level(decode_level);
+}
+
 /* Every f16 there is, through the kernels' own conversion. */
 static void f16_level(const hs_kernels *k)
 {
@@ -625,6 +650,7 @@ int main(void)
         cmocka_unit_test(dot_of_unaligned_rows),
         cmocka_unit_test(dot_is_accurate),
         cmocka_unit_test(axpy_is_canonical),
+        cmocka_unit_test(axpy_decodes_as_the_table),
         cmocka_unit_test(f16_decodes),
         cmocka_unit_test(quantize_is_exact),
         cmocka_unit_test(non_finite_stays),

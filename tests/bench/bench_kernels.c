@@ -1,0 +1,141 @@
+/* Dot products and axpy as a share of this machine's read bandwidth.
+ *
+ * Rows come from a buffer far larger than the last-level cache, one thread reads them once per
+ * round, and a plain read of the same bytes is measured in alternation, so that a busy or
+ * throttled machine slows both.  Medians over the rounds. */
+#include "formats/dtype.h"
+#include "runtime/kernels.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { row_elems = 4096, rounds = 7, buffer_mib = 128 };
+
+typedef struct bench {
+    uint8_t *rows;
+    size_t bytes; /* of the buffer that is used */
+    float *x, *y;
+    hs_q8 q;
+    double sink; /* keeps results alive */
+} bench;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); /* not what other programs take */
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, size_t n)
+{
+    qsort(v, n, sizeof *v, by_value);
+    return v[n / 2];
+}
+
+/* One word of every cache line: the whole line comes, and nothing else takes time. */
+static double read_gbs(bench *b)
+{
+    enum { line = 64 };
+    uint64_t sum[4] = {0}, v;
+    const double t = now();
+    for (size_t i = 0; i + 4 * line <= b->bytes; i += 4 * line)
+        for (size_t j = 0; j < 4; j++) {
+            memcpy(&v, b->rows + i + j * line, sizeof v);
+            sum[j] += v;
+        }
+    const double seconds = now() - t;
+    b->sink += (double)(sum[0] + sum[1] + sum[2] + sum[3]);
+    return (double)b->bytes / seconds / 1e9;
+}
+
+static double kernel_gbs(bench *b, const hs_kernel_type *k, size_t row_bytes, bool axpy)
+{
+    const size_t n_rows = b->bytes / row_bytes;
+    const double t = now();
+    for (size_t r = 0; r < n_rows; r++) {
+        const uint8_t *row = b->rows + r * row_bytes;
+        if (axpy)
+            k->axpy(b->y, 1e-3f, row, 0, row_elems);
+        else
+            b->sink += (double)k->dot(row, b->x, b->q, row_elems);
+    }
+    return (double)(n_rows * row_bytes) / (now() - t) / 1e9;
+}
+
+static void measure(bench *b, const hs_kernels *k, const hs_dtype_info *info)
+{
+    const hs_kernel_type *type = &k->type[info->id];
+    uint64_t row_bytes;
+    if (!hs_dtype_row_bytes(info->id, row_elems, &row_bytes))
+        return;
+    double read[rounds], dot[rounds], axpy[rounds];
+    for (int r = 0; r < rounds; r++) {
+        read[r] = read_gbs(b);
+        dot[r] = kernel_gbs(b, type, row_bytes, false);
+        axpy[r] = kernel_gbs(b, type, row_bytes, true);
+    }
+    const double base = median(read, rounds), d = median(dot, rounds), a = median(axpy, rounds);
+    printf("%-7s %-5s %8.2f %8.2f %5.0f%% %8.2f %5.0f%% %9.2f\n", hs_cpu_name(k->level), info->name,
+           base, d, 100 * d / base, a, 100 * a / base, d / (double)row_bytes * row_elems);
+}
+
+/* Every byte of a weight is 0x30 to 0x3b: small numbers in every type, no NaN, no denormal. */
+static bool setup(bench *b)
+{
+    b->bytes = (size_t)buffer_mib << 20;
+    b->rows = malloc(b->bytes);
+    b->x = calloc(row_elems, sizeof *b->x);
+    b->y = calloc(row_elems, sizeof *b->y);
+    b->q.q = malloc(row_elems);
+    b->q.d = calloc(row_elems / 32, sizeof *b->q.d);
+    if (!b->rows || !b->x || !b->y || !b->q.q || !b->q.d)
+        return false;
+    for (size_t i = 0; i < b->bytes; i++)
+        b->rows[i] = (uint8_t)(0x30 + i % 12);
+    for (size_t i = 0; i < row_elems; i++) {
+        b->x[i] = (float)(i % 7) - 3;
+        b->q.q[i] = (int8_t)(i % 255 - 127);
+        b->q.d[i / 32] = 0.01f;
+    }
+    return true;
+}
+
+int main(void)
+{
+    static const hs_dtype types[] = {HS_F32, HS_F16, HS_BF16, HS_Q8_0, HS_Q5_0, HS_Q4_0, HS_Q6_K};
+    bench b = {0};
+    if (!setup(&b)) {
+        fputs("bench_kernels: out of memory\n", stderr);
+        return 4;
+    }
+    printf("one thread, rows of %d elements from %d MiB, GB/s, medians of %d\n", row_elems,
+           buffer_mib, rounds);
+    printf("level   type      read      dot  share     axpy  share dot Gelem/s\n");
+    hs_kernels k;
+    hs_cpu_level last = HS_CPU_NEON;
+    for (int level = (int)hs_cpu_detect(); level >= HS_CPU_SCALAR; level--) {
+        hs_kernels_init(&k, (hs_cpu_level)level);
+        if (k.level == last)
+            continue; /* a level without kernels of its own */
+        last = k.level;
+        if (k.level == HS_CPU_SCALAR)
+            b.bytes /= 16; /* far from bandwidth: a smaller buffer tells the same sooner */
+        for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
+            measure(&b, &k, hs_dtype_get(types[t]));
+    }
+    free(b.rows);
+    free(b.x);
+    free(b.y);
+    free(b.q.q);
+    free(b.q.d);
+    return b.sink == 0.5; /* never: uses the results */
+}
