@@ -106,6 +106,7 @@ void hs_cli_install_signals(void)
             sigaction(caught[i], &act, NULL);
     }
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error, seen by hs_cli_finish */
+    signal(SIGXFSZ, SIG_IGN); /* so is a file above its limit, seen by hs_out_write */
 }
 
 bool hs_cli_interrupted(void) { return interrupted != 0; }
