@@ -1,0 +1,362 @@
+#ifndef HS_RUNTIME_CUDA_COMMON_CUH
+#define HS_RUNTIME_CUDA_COMMON_CUH
+
+/* What all device source files share: the device object, launching, and the canonical row
+ * product of runtime/kernels.h for every weight type.
+ *
+ * Each .cu is compiled twice, by nvcc and for the CPU, and both objects may be in one program:
+ * HS_DEV() gives the few functions that cross files a name of their own in each. */
+
+#include "runtime/device.h"
+#include "runtime/mathx.h"
+
+#ifdef HS_CUDA_EMU
+#include "runtime/cuda/emu.h"
+#define HS_DEV(name) hs_device_emu_##name
+#else
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#define HS_DEV(name) hs_device_cuda_##name
+#define HS_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
+    kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
+#endif
+
+/* Threads of every block: 4 warps, so 4 float rows or 8 quantized ones at a time. */
+static constexpr unsigned HS_BLOCK = 128, HS_WARPS = HS_BLOCK / 32;
+static constexpr unsigned HS_MAX_RECV = 32;
+
+/* One receive that waits in pinned memory for sync to hand it over. */
+typedef struct hs_dev_recv {
+    void *dst;
+    const uint8_t *src;
+    size_t bytes;
+} hs_dev_recv;
+
+struct hs_device {
+    uint8_t *arena;
+    uint64_t arena_bytes, used;
+    cudaStream_t stream;
+    int ordinal;
+    hs_err err; /* first failure since the last sync; nothing is queued after it */
+    /* Pinned memory that sends and receives go through, so that the copies are asynchronous and
+     * the host's pointers may be any; started over by each sync. */
+    uint8_t *stage;
+    size_t stage_bytes, stage_used;
+    hs_dev_recv recv[HS_MAX_RECV];
+    unsigned n_recv;
+};
+
+/* --- host side, device.cu ------------------------------------------------------------------- */
+
+extern "C" {
+/* Make the device current on this host thread; false when a failure is pending. */
+bool HS_DEV(begin)(hs_device *dev);
+/* Notice a launch that was refused. */
+void HS_DEV(end)(hs_device *dev, const char *what);
+/* Record a failure, unless one is pending. */
+void HS_DEV(fail)(hs_device *dev, const char *fmt, ...) HS_PRINTF(2, 3);
+/* The buffer lies in allocated memory and holds `bytes`; else records a failure. */
+bool HS_DEV(holds)(hs_device *dev, hs_buf buf, uint64_t bytes, const char *what);
+/* The matrix has this shape, a type with kernels, and lies in allocated memory. */
+bool HS_DEV(shape)(hs_device *dev, const hs_dev_mat *m, uint32_t rows, uint32_t cols,
+                   const char *what);
+
+/* linear.cu: y = x * scale(x) * w, RMSNorm; all f32 [n]. */
+void HS_DEV(norm)(hs_device *dev, hs_buf y, hs_buf x, hs_buf w, uint32_t n, float eps);
+}
+
+/* What scratch.act_q/act_d hold at the moment: the quantized form of one f32 buffer. */
+typedef struct hs_dev_quantized {
+    bool any;
+    uint64_t offset;
+} hs_dev_quantized;
+
+/* The activation a kernel reads: x by float rows, q and d by quantized ones. */
+typedef struct hs_dev_act {
+    const float *x;
+    const int8_t *q;
+    const float *d;
+} hs_dev_act;
+
+extern "C" {
+/* The activation for products of m with x; quantizes x when m needs that and it is not yet. */
+hs_dev_act HS_DEV(activation)(hs_device *dev, const hs_dev_scratch *s, const hs_dev_mat *m,
+                              hs_buf x, hs_dev_quantized *have);
+/* y = m x, f32 [m->rows]; relu keeps positive values only. */
+void HS_DEV(matvec)(hs_device *dev, const hs_dev_scratch *s, const hs_dev_mat *m, hs_buf y,
+                    hs_buf x, bool relu, hs_dev_quantized *have);
+}
+
+template <class T> static inline T *hs_dev_ptr(const hs_device *dev, hs_buf buf)
+{
+    return reinterpret_cast<T *>(dev->arena + buf.offset);
+}
+
+/* Launch `kernel<type>`; the type was checked by HS_DEV(shape). */
+#define HS_LAUNCH_BY_TYPE(type, kernel, grid, block, shared_bytes, stream, ...)         \
+    do {                                                                                \
+        switch (type) {                                                                 \
+        case HS_F32:                                                                    \
+            HS_LAUNCH(kernel<HS_F32>, grid, block, shared_bytes, stream, __VA_ARGS__);  \
+            break;                                                                      \
+        case HS_F16:                                                                    \
+            HS_LAUNCH(kernel<HS_F16>, grid, block, shared_bytes, stream, __VA_ARGS__);  \
+            break;                                                                      \
+        case HS_BF16:                                                                   \
+            HS_LAUNCH(kernel<HS_BF16>, grid, block, shared_bytes, stream, __VA_ARGS__); \
+            break;                                                                      \
+        case HS_Q8_0:                                                                   \
+            HS_LAUNCH(kernel<HS_Q8_0>, grid, block, shared_bytes, stream, __VA_ARGS__); \
+            break;                                                                      \
+        case HS_Q5_0:                                                                   \
+            HS_LAUNCH(kernel<HS_Q5_0>, grid, block, shared_bytes, stream, __VA_ARGS__); \
+            break;                                                                      \
+        case HS_Q4_0:                                                                   \
+            HS_LAUNCH(kernel<HS_Q4_0>, grid, block, shared_bytes, stream, __VA_ARGS__); \
+            break;                                                                      \
+        case HS_Q6_K:                                                                   \
+            HS_LAUNCH(kernel<HS_Q6_K>, grid, block, shared_bytes, stream, __VA_ARGS__); \
+            break;                                                                      \
+        default: break;                                                                 \
+        }                                                                               \
+    } while (0)
+
+static inline bool hs_dev_type_quantized(hs_dtype t)
+{
+    return t == HS_Q8_0 || t == HS_Q5_0 || t == HS_Q4_0 || t == HS_Q6_K;
+}
+
+/* Threads that share one row. */
+static inline unsigned hs_dev_type_lanes(hs_dtype t) { return hs_dev_type_quantized(t) ? 16 : 32; }
+
+/* Blocks for `rows` rows of this type. */
+static inline unsigned hs_dev_row_blocks(hs_dtype t, uint32_t rows)
+{
+    const unsigned per = HS_BLOCK / hs_dev_type_lanes(t);
+    return (unsigned)(((uint64_t)rows + per - 1) / per);
+}
+
+/* --- device side ------------------------------------------------------------------------------ */
+
+static __device__ __forceinline__ float hs_dev_f16(uint16_t h)
+{
+#ifdef HS_CUDA_EMU
+    /* The exponent is moved from bias 15 to bias 127 by a product, which also makes subnormals
+     * right; infinity and NaN get the largest exponent. */
+    hs_f32_bits v;
+    v.u = (uint32_t)(h & 0x7fff) << 13;
+    v.f *= 0x1p112f;
+    if ((h & 0x7c00) == 0x7c00)
+        v.u |= 0x7f800000u;
+    v.u |= (uint32_t)(h & 0x8000) << 16;
+    return v.f;
+#else
+    return __half2float(__ushort_as_half(h));
+#endif
+}
+
+static __device__ __forceinline__ uint16_t hs_dev_to_f16(float f)
+{
+#ifdef HS_CUDA_EMU
+    return hs_f32_to_f16(f);
+#else
+    return __half_as_ushort(__float2half_rn(f));
+#endif
+}
+
+static __device__ __forceinline__ float hs_dev_bf16(uint16_t h)
+{
+    hs_f32_bits v;
+    v.u = (uint32_t)h << 16;
+    return v.f;
+}
+
+/* Rows of quantized blocks are aligned to 2 bytes only. */
+static __device__ __forceinline__ uint32_t hs_dev_load_u32(const uint8_t *p)
+{
+    const uint16_t *h = reinterpret_cast<const uint16_t *>(p);
+    return h[0] | (uint32_t)h[1] << 16;
+}
+
+static __device__ __forceinline__ float hs_dev_load_f16(const uint8_t *p)
+{
+    return hs_dev_f16(*reinterpret_cast<const uint16_t *>(p));
+}
+
+/* The halving tree over `lanes` neighbouring lanes; every lane gets the result.  A butterfly adds
+ * the same pairs as lane[j] += lane[j + h], perhaps swapped, which changes no bit. */
+static __device__ __forceinline__ float hs_dev_sum(float v, int lanes, unsigned mask)
+{
+    for (int h = lanes / 2; h > 0; h /= 2)
+        v = hs_addf(v, __shfl_xor_sync(mask, v, h));
+    return v;
+}
+
+template <hs_dtype T> struct hs_row;
+
+/* Float rows: lane j of 32 adds w[i] * x[i] for i = j, j + 32, …  A warp reads 128 (F32) or 64
+ * bytes in one piece. */
+template <class E, float (*widen)(E)> struct hs_float_row {
+    static constexpr unsigned lanes = 32;
+    static __device__ __forceinline__ float partial(const uint8_t *row, hs_dev_act a, uint32_t n,
+                                                    unsigned lane)
+    {
+        const E *w = reinterpret_cast<const E *>(row);
+        float sum = 0;
+        for (uint32_t i = lane; i < n; i += 32)
+            sum = hs_addf(sum, hs_mulf(widen(w[i]), a.x[i]));
+        return sum;
+    }
+    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
+    {
+        return widen(reinterpret_cast<const E *>(row)[i]);
+    }
+};
+
+static __device__ __forceinline__ float hs_dev_f32(float f) { return f; }
+template <> struct hs_row<HS_F32> : hs_float_row<float, hs_dev_f32> {
+};
+template <> struct hs_row<HS_F16> : hs_float_row<uint16_t, hs_dev_f16> {
+};
+template <> struct hs_row<HS_BF16> : hs_float_row<uint16_t, hs_dev_bf16> {
+};
+
+/* Quantized rows: lane 8 * (b & 1) + s of 16 owns elements 4s … 4s+3 of blocks b, b + 2, …
+ * B::load gives those four centred weights times the four activations, and their scale. */
+template <class B> struct hs_quant_row {
+    static constexpr unsigned lanes = 16;
+    static __device__ __forceinline__ float partial(const uint8_t *row, hs_dev_act a, uint32_t n,
+                                                    unsigned lane)
+    {
+        const unsigned s = lane & 7;
+        float sum = 0;
+        for (uint32_t b = lane >> 3; b < n / 32; b += 2) {
+            const int q = *reinterpret_cast<const int *>(a.q + 32 * (size_t)b + 4 * s);
+            float d;
+            const int p = B::dot(row, b, s, q, &d);
+            sum = hs_addf(sum, hs_mulf((float)p, hs_mulf(d, a.d[b])));
+        }
+        return sum;
+    }
+    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
+    {
+        return B::value(row, i);
+    }
+};
+
+static constexpr int HS_ONES = 0x01010101;
+
+/* f16 d, i8 q[32] */
+struct hs_block_q8_0 {
+    static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
+                                              float *d)
+    {
+        const uint8_t *p = row + 34 * (size_t)b;
+        *d = hs_dev_load_f16(p);
+        return __dp4a((int)hs_dev_load_u32(p + 2 + 4 * s), q, 0);
+    }
+    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
+    {
+        const uint8_t *p = row + 34 * (size_t)(i / 32);
+        return hs_mulf(hs_dev_load_f16(p), (float)(int8_t)p[2 + i % 32]);
+    }
+};
+
+/* f16 d, u8 q[16]: element e < 16 in the low half of byte e, e >= 16 in the high half of e - 16.
+ * sum (w - 8) q = sum w q - 8 sum q, all in integers. */
+struct hs_block_q4_0 {
+    static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
+                                              float *d)
+    {
+        const uint8_t *p = row + 18 * (size_t)b;
+        const uint32_t w = hs_dev_load_u32(p + 2 + 4 * (s & 3)) >> (s & 4) & 0x0f0f0f0fu;
+        *d = hs_dev_load_f16(p);
+        return __dp4a((int)w, q, -8 * __dp4a(HS_ONES, q, 0));
+    }
+    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
+    {
+        const uint8_t *p = row + 18 * (size_t)(i / 32);
+        const int w = p[2 + i % 16] >> (i % 32 / 16 * 4) & 15;
+        return hs_mulf(hs_dev_load_f16(p), (float)(w - 8));
+    }
+};
+
+/* f16 d, u32 high (bit e is bit 4 of element e), u8 q[16] as in Q4_0 */
+struct hs_block_q5_0 {
+    static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
+                                              float *d)
+    {
+        const uint8_t *p = row + 22 * (size_t)b;
+        const uint32_t h = hs_dev_load_u32(p + 2) >> (4 * s);
+        const uint32_t w = (hs_dev_load_u32(p + 6 + 4 * (s & 3)) >> (s & 4) & 0x0f0f0f0fu) |
+                           (h & 1) << 4 | (h & 2) << 11 | (h & 4) << 18 | (h & 8) << 25;
+        *d = hs_dev_load_f16(p);
+        return __dp4a((int)w, q, -16 * __dp4a(HS_ONES, q, 0));
+    }
+    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
+    {
+        const uint8_t *p = row + 22 * (size_t)(i / 32);
+        const unsigned e = i % 32;
+        const int high = (int)(hs_dev_load_u32(p + 2) >> e & 1) << 4;
+        const int w = (p[6 + e % 16] >> (e / 16 * 4) & 15) | high;
+        return hs_mulf(hs_dev_load_f16(p), (float)(w - 16));
+    }
+};
+
+/* 256 elements: u8 low[128], u8 high[64], i8 scale[16], f16 d.  Block j of 32 is quarter j % 4 of
+ * half j / 4: its low four bits lie in low[64 half + 32 (quarter & 1) + e], lower nibbles for
+ * quarters 0 and 1; its high two bits in bits 2 quarter … of high[32 half + e]. */
+struct hs_block_q6_k {
+    static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
+                                              float *d)
+    {
+        const uint8_t *p = row + 210 * (size_t)(b / 8);
+        const unsigned half = b % 8 / 4, quarter = b % 4;
+        const uint32_t low = hs_dev_load_u32(p + 64 * half + 32 * (quarter & 1) + 4 * s);
+        const uint32_t high = hs_dev_load_u32(p + 128 + 32 * half + 4 * s) >> (2 * quarter);
+        const uint32_t w = (low >> (quarter / 2 * 4) & 0x0f0f0f0fu) | (high & 0x03030303u) << 4;
+        *d = hs_mulf(hs_dev_load_f16(p + 208), (float)(int8_t)p[192 + b % 8 * 2 + s / 4]);
+        return __dp4a((int)w, q, -32 * __dp4a(HS_ONES, q, 0));
+    }
+    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
+    {
+        const uint8_t *p = row + 210 * (size_t)(i / 256);
+        const unsigned half = i % 256 / 128, quarter = i % 128 / 32, e = i % 32;
+        const int low = p[64 * half + 32 * (quarter & 1) + e] >> (quarter / 2 * 4) & 15;
+        const int high = p[128 + 32 * half + e] >> (2 * quarter) & 3;
+        const float d = hs_mulf(hs_dev_load_f16(p + 208), (float)(int8_t)p[192 + i % 256 / 16]);
+        return hs_mulf(d, (float)((low | high << 4) - 32));
+    }
+};
+
+template <> struct hs_row<HS_Q8_0> : hs_quant_row<hs_block_q8_0> {
+};
+template <> struct hs_row<HS_Q5_0> : hs_quant_row<hs_block_q5_0> {
+};
+template <> struct hs_row<HS_Q4_0> : hs_quant_row<hs_block_q4_0> {
+};
+template <> struct hs_row<HS_Q6_K> : hs_quant_row<hs_block_q6_k> {
+};
+
+/* Which row this thread's group of lanes has, its place in the group, and the group's mask. */
+template <hs_dtype T> struct hs_group {
+    uint32_t row;
+    unsigned lane, mask;
+    __device__ __forceinline__ hs_group()
+    {
+        constexpr unsigned lanes = hs_row<T>::lanes;
+        row = (blockIdx.x * HS_BLOCK + threadIdx.x) / lanes;
+        lane = threadIdx.x % lanes;
+        mask = lanes == 32 ? 0xffffffffu : 0xffffu << (threadIdx.x & 16);
+    }
+};
+
+/* One row times the activation, in the canonical order; all lanes of the group get it. */
+template <hs_dtype T>
+static __device__ __forceinline__ float hs_dev_dot(const uint8_t *row, hs_dev_act a, uint32_t n,
+                                                   const hs_group<T> &g)
+{
+    return hs_dev_sum(hs_row<T>::partial(row, a, n, g.lane), hs_row<T>::lanes, g.mask);
+}
+
+#endif

@@ -1,0 +1,565 @@
+#ifndef HS_RUNTIME_CUDA_EMU_H
+#define HS_RUNTIME_CUDA_EMU_H
+
+/* The part of CUDA C++ that our device source uses, on the CPU: docs/device.md has what is
+ * guaranteed and what is not.
+ *
+ * A launch runs to its end on the calling thread, block after block.  The threads of a block are
+ * fibers; each runs until it returns or meets a barrier or a warp operation that others have not
+ * reached, then the next ready lane of its warp goes on, then the next warp.  Between two such
+ * points nothing is lockstep, so a missing __syncthreads or __syncwarp gives wrong results here
+ * too.  A block that cannot go on is a failure of the stream with the reason, never a hang.
+ *
+ * All state belongs to a stream.  Just the pointer to the running one is per host thread, because
+ * threadIdx and its kin take no argument. */
+
+#include "formats/err.h"
+#include "runtime/cuda/emu_fiber.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+/* One block at a time per host thread, so one copy per host thread. */
+#define __shared__ static thread_local
+
+static constexpr unsigned HS_EMU_WARP = 32, HS_EMU_MAX_BLOCK = 1024;
+static constexpr size_t HS_EMU_MAX_SHARED = 48 << 10; /* what every GPU grants without asking */
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+typedef enum hs_emu_op {
+    HS_EMU_SYNC,
+    HS_EMU_BALLOT,
+    HS_EMU_XOR,
+    HS_EMU_DOWN,
+    HS_EMU_UP,
+    HS_EMU_IDX,
+} hs_emu_op;
+
+/* One lane's call of a warp operation. */
+typedef struct hs_emu_call {
+    hs_emu_op op;
+    uint32_t mask, value, arg, width, result;
+} hs_emu_call;
+
+typedef struct hs_emu_warp {
+    uint32_t lanes;   /* exist: the last warp of a block may be short */
+    uint32_t live;    /* have not returned */
+    uint32_t ready;   /* can run */
+    uint32_t waiting; /* are inside a warp operation */
+    hs_emu_call call[HS_EMU_WARP];
+} hs_emu_warp;
+
+typedef struct hs_emu_stream {
+    /* Through a pointer, so that no compiler can prove that a switch leaves a kernel's __shared__
+     * variables alone. */
+    void (*jump)(hs_emu_ctx *from, const hs_emu_ctx *to);
+    hs_emu_fiber host, *cur, *previous;
+    hs_emu_fiber *fiber; /* [n_fiber] */
+    hs_emu_warp *warp;   /* [n_fiber / 32] */
+    uint8_t *stacks, *shared;
+    size_t n_fiber, stack_step;
+    unsigned n_thread, n_returned, n_barrier; /* of the running block */
+    int barrier_line, barrier_line2;          /* the second one if they differ */
+    dim3 grid, block, at;
+    const char *kernel;
+    void (*run)(const void *args);
+    const void *args;
+    hs_err err; /* first failure; launches do nothing until it is taken */
+} hs_emu_stream;
+
+__attribute__((unused)) static thread_local hs_emu_stream *hs_emu_now;
+
+#define threadIdx       (hs_emu_now->cur->tid)
+#define blockIdx        (hs_emu_now->at)
+#define blockDim        (hs_emu_now->block)
+#define gridDim         (hs_emu_now->grid)
+#define warpSize        32
+#define __syncthreads() hs_emu_barrier(__LINE__)
+
+/* --- scheduling --------------------------------------------------------------------------- */
+
+static inline void hs_emu_arrive(hs_emu_stream *s)
+{
+#if HS_EMU_ASAN
+    hs_emu_fiber *from = s->previous;
+    __sanitizer_finish_switch_fiber(s->cur->fake_stack, &from->stack, &from->stack_bytes);
+#else
+    (void)s;
+#endif
+}
+
+static inline void hs_emu_switch(hs_emu_stream *s, hs_emu_fiber *to)
+{
+    hs_emu_fiber *from = s->cur;
+    s->previous = from;
+    s->cur = to;
+#if HS_EMU_ASAN
+    __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->stack_bytes);
+#endif
+#if HS_EMU_TSAN
+    __tsan_switch_to_fiber(to->tsan, 0);
+#endif
+    s->jump(&from->ctx, &to->ctx);
+    hs_emu_arrive(s);
+}
+
+static inline hs_emu_warp *hs_emu_my_warp(hs_emu_stream *s)
+{
+    return &s->warp[s->cur->index / HS_EMU_WARP];
+}
+
+/* Let others run until somebody has made this lane ready again. */
+static inline void hs_emu_wait(hs_emu_stream *s, const hs_emu_warp *w)
+{
+    const unsigned index = s->cur->index, lane = index % HS_EMU_WARP;
+    const uint32_t later = w->ready & ~((2u << lane) - 1);
+    const uint32_t pick = later ? later : w->ready;
+    hs_emu_switch(s, pick ? &s->fiber[index - lane + (unsigned)__builtin_ctz(pick)] : &s->host);
+}
+
+/* A thread's life: the same fiber runs one thread of every block. */
+static void hs_emu_entry(void)
+{
+    hs_emu_stream *s = hs_emu_now;
+    hs_emu_arrive(s);
+    for (;;) {
+        s->run(s->args);
+        hs_emu_warp *w = hs_emu_my_warp(s);
+        const uint32_t bit = 1u << s->cur->index % HS_EMU_WARP;
+        s->n_returned++;
+        w->live &= ~bit;
+        w->ready &= ~bit;
+        hs_emu_wait(s, w);
+    }
+}
+
+#define HS_EMU_WHERE_FMT "kernel %s, block (%u,%u,%u): "
+#define HS_EMU_WHERE(s)  (s)->kernel, (s)->at.x, (s)->at.y, (s)->at.z
+
+/* Called by a fiber, which is abandoned where it stands. */
+static inline void hs_emu_fault(hs_emu_stream *s, const char *why)
+{
+    hs_fail(&s->err, HS_ERR_DEVICE, HS_EMU_WHERE_FMT "thread %u: %s", HS_EMU_WHERE(s),
+            s->cur->index, why);
+    hs_emu_switch(s, &s->host);
+}
+
+/* Nobody can run and the block is not done. */
+static inline void hs_emu_stuck(hs_emu_stream *s)
+{
+    char line[48];
+    if (s->barrier_line2)
+        snprintf(line, sizeof line, " (lines %d and %d)", s->barrier_line, s->barrier_line2);
+    else
+        snprintf(line, sizeof line, " (line %d)", s->barrier_line);
+    unsigned n_warp = 0;
+    for (unsigned w = 0; w * HS_EMU_WARP < s->n_thread; w++)
+        n_warp += (unsigned)__builtin_popcount(s->warp[w].waiting);
+    hs_fail(&s->err, HS_ERR_DEVICE,
+            HS_EMU_WHERE_FMT "divergent barrier: %u of %u threads wait at __syncthreads%s, "
+                             "%u in a warp operation, %u have returned",
+            HS_EMU_WHERE(s), s->n_barrier, s->n_thread, s->n_barrier ? line : "", n_warp,
+            s->n_returned);
+}
+
+static inline void hs_emu_block_begin(hs_emu_stream *s, size_t shared_bytes)
+{
+    s->n_returned = s->n_barrier = 0;
+    s->barrier_line = s->barrier_line2 = 0;
+    memset(s->shared, 0xff, shared_bytes); /* NaN: nobody may count on zeros */
+    for (unsigned i = 0; i < s->n_thread; i += HS_EMU_WARP) {
+        hs_emu_warp *w = &s->warp[i / HS_EMU_WARP];
+        const unsigned n = s->n_thread - i < HS_EMU_WARP ? s->n_thread - i : HS_EMU_WARP;
+        w->lanes = w->live = w->ready = (uint32_t)((1ull << n) - 1);
+        w->waiting = 0;
+    }
+}
+
+static inline void hs_emu_block_run(hs_emu_stream *s)
+{
+    for (;;) {
+        for (unsigned i = 0; i < s->n_thread; i += HS_EMU_WARP) {
+            const uint32_t ready = s->warp[i / HS_EMU_WARP].ready;
+            if (ready)
+                hs_emu_switch(s, &s->fiber[i + (unsigned)__builtin_ctz(ready)]);
+            if (s->err.code)
+                return;
+        }
+        if (s->n_returned == s->n_thread)
+            return;
+        if (s->n_barrier != s->n_thread || s->barrier_line2) {
+            hs_emu_stuck(s);
+            return;
+        }
+        s->n_barrier = 0;
+        s->barrier_line = 0;
+        for (unsigned i = 0; i < s->n_thread; i += HS_EMU_WARP)
+            s->warp[i / HS_EMU_WARP].ready = s->warp[i / HS_EMU_WARP].live;
+    }
+}
+
+/* --- launch ------------------------------------------------------------------------------- */
+
+static inline void hs_emu_fibers_free(hs_emu_stream *s)
+{
+#if HS_EMU_TSAN
+    for (size_t i = 0; i < s->n_fiber; i++)
+        __tsan_destroy_fiber(s->fiber[i].tsan);
+#endif
+    hs_emu_stacks_free(s->stacks, s->n_fiber, s->stack_step);
+    free(s->fiber);
+    free(s->warp);
+    s->stacks = NULL;
+    s->fiber = NULL;
+    s->warp = NULL;
+    s->n_fiber = 0;
+}
+
+/* At least n fibers; more than before means all are made anew, which is safe between launches. */
+static inline bool hs_emu_fibers_need(hs_emu_stream *s, unsigned n)
+{
+    n = (n + HS_EMU_WARP - 1) / HS_EMU_WARP * HS_EMU_WARP;
+    if (n <= s->n_fiber)
+        return true;
+    hs_emu_fibers_free(s);
+    s->fiber = (hs_emu_fiber *)calloc(n, sizeof *s->fiber);
+    s->warp = (hs_emu_warp *)calloc(n / HS_EMU_WARP, sizeof *s->warp);
+    s->stacks = s->fiber && s->warp ? hs_emu_stacks_new(n, &s->stack_step) : NULL;
+    if (!s->stacks) {
+        hs_emu_fibers_free(s);
+        return false;
+    }
+    s->n_fiber = n;
+    for (unsigned i = 0; i < n; i++) {
+        hs_emu_fiber *f = &s->fiber[i];
+        f->stack = s->stacks + (i + 1) * s->stack_step - HS_EMU_STACK;
+        f->stack_bytes = HS_EMU_STACK;
+        f->index = i;
+        hs_emu_fiber_aim(f, hs_emu_entry);
+    }
+    return true;
+}
+
+static inline bool hs_emu_launch_check(hs_emu_stream *s, dim3 grid, dim3 block, size_t shared_bytes)
+{
+    const uint64_t n = (uint64_t)block.x * block.y * block.z;
+    if (!grid.x || !grid.y || !grid.z || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
+        hs_fail(&s->err, HS_ERR_DEVICE, "kernel %s: invalid grid (%u,%u,%u)", s->kernel, grid.x,
+                grid.y, grid.z);
+    else if (n == 0 || n > HS_EMU_MAX_BLOCK || block.z > 64)
+        hs_fail(&s->err, HS_ERR_DEVICE, "kernel %s: invalid block (%u,%u,%u)", s->kernel, block.x,
+                block.y, block.z);
+    else if (shared_bytes > HS_EMU_MAX_SHARED)
+        hs_fail(&s->err, HS_ERR_DEVICE, "kernel %s: %zu bytes of shared memory, limit %zu",
+                s->kernel, shared_bytes, HS_EMU_MAX_SHARED);
+    else if (!hs_emu_fibers_need(s, (unsigned)n))
+        hs_fail(&s->err, HS_ERR_NOMEM, "kernel %s: out of memory for %u threads", s->kernel,
+                (unsigned)n);
+    return !s->err.code;
+}
+
+static void hs_emu_run(hs_emu_stream *s, const char *name, dim3 grid, dim3 block,
+                       size_t shared_bytes, void (*run)(const void *), const void *args)
+{
+    s->kernel = name;
+    if (s->err.code || !hs_emu_launch_check(s, grid, block, shared_bytes))
+        return;
+    s->run = run;
+    s->args = args;
+    s->grid = grid;
+    s->block = block;
+    s->n_thread = block.x * block.y * block.z;
+    for (unsigned i = 0; i < s->n_thread; i++)
+        s->fiber[i].tid = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+    s->cur = &s->host;
+#if HS_EMU_TSAN
+    s->host.tsan = __tsan_get_current_fiber();
+#endif
+#if HS_EMU_ASAN
+    __asan_unpoison_memory_region(s->shared, HS_EMU_MAX_SHARED);
+    __asan_poison_memory_region(s->shared + shared_bytes, HS_EMU_MAX_SHARED - shared_bytes);
+#endif
+    hs_emu_now = s;
+    for (s->at.z = 0; s->at.z < grid.z && !s->err.code; s->at.z++)
+        for (s->at.y = 0; s->at.y < grid.y && !s->err.code; s->at.y++)
+            for (s->at.x = 0; s->at.x < grid.x && !s->err.code; s->at.x++) {
+                hs_emu_block_begin(s, shared_bytes);
+                hs_emu_block_run(s);
+            }
+    hs_emu_now = NULL;
+    if (s->err.code) /* threads were left in the middle of the kernel */
+        for (size_t i = 0; i < s->n_fiber; i++)
+            hs_emu_fiber_aim(&s->fiber[i], hs_emu_entry);
+}
+
+template <class... P, class... A>
+static void hs_emu_launch(hs_emu_stream *s, const char *name, dim3 grid, dim3 block,
+                          size_t shared_bytes, void (*kernel)(P...), A... args)
+{
+    const auto body = [&] { kernel(args...); };
+    using body_type = decltype(body);
+    hs_emu_run(
+        s, name, grid, block, shared_bytes, [](const void *p) { (*static_cast<body_type *>(p))(); },
+        &body);
+}
+
+#define HS_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
+    hs_emu_launch(stream, #kernel, grid, block, shared_bytes, kernel, __VA_ARGS__)
+
+/* The launch's dynamic shared memory as an array of `type`. */
+#define HS_SHARED(type, name) type *name = reinterpret_cast<type *>(hs_emu_now->shared)
+
+/* --- barriers and warp operations ----------------------------------------------------------- */
+
+static inline void hs_emu_barrier(int line)
+{
+    hs_emu_stream *s = hs_emu_now;
+    hs_emu_warp *w = hs_emu_my_warp(s);
+    if (s->n_barrier++ == 0)
+        s->barrier_line = line;
+    else if (s->barrier_line != line)
+        s->barrier_line2 = line;
+    w->ready &= ~(1u << s->cur->index % HS_EMU_WARP);
+    hs_emu_wait(s, w);
+}
+
+static inline uint32_t hs_emu_call_result(const hs_emu_warp *w, unsigned lane, uint32_t ballot)
+{
+    const hs_emu_call *c = &w->call[lane];
+    const unsigned first = lane & ~(c->width - 1), last = first + c->width - 1;
+    unsigned from = lane;
+    switch (c->op) {
+    case HS_EMU_SYNC: return 0;
+    case HS_EMU_BALLOT: return ballot;
+    case HS_EMU_XOR: from = (lane ^ c->arg) <= last ? lane ^ c->arg : lane; break;
+    case HS_EMU_DOWN: from = lane + c->arg <= last ? lane + c->arg : lane; break;
+    case HS_EMU_UP: from = lane >= first + c->arg ? lane - c->arg : lane; break;
+    case HS_EMU_IDX: from = first + (c->arg & (c->width - 1)); break;
+    }
+    /* A lane outside the mask has no defined value. */
+    return c->mask >> from & 1 ? w->call[from].value : 0xffffffffu;
+}
+
+/* The last lane of `mask` has arrived: answer all of them. */
+static inline bool hs_emu_call_finish(hs_emu_warp *w, uint32_t mask, hs_emu_op op)
+{
+    uint32_t ballot = 0;
+    for (uint32_t m = mask; m; m &= m - 1) {
+        const unsigned lane = (unsigned)__builtin_ctz(m);
+        if (w->call[lane].mask != mask || w->call[lane].op != op)
+            return false;
+        ballot |= (uint32_t)(w->call[lane].value != 0) << lane;
+    }
+    for (uint32_t m = mask; m; m &= m - 1) {
+        const unsigned lane = (unsigned)__builtin_ctz(m);
+        w->call[lane].result = hs_emu_call_result(w, lane, ballot);
+    }
+    w->waiting &= ~mask;
+    w->ready |= mask;
+    return true;
+}
+
+__attribute__((noinline, unused)) static uint32_t
+hs_emu_collect(hs_emu_op op, uint32_t mask, uint32_t value, uint32_t arg, uint32_t width)
+{
+    hs_emu_stream *s = hs_emu_now;
+    hs_emu_warp *w = hs_emu_my_warp(s);
+    const unsigned lane = s->cur->index % HS_EMU_WARP;
+    mask &= w->lanes;
+    if (!(mask >> lane & 1))
+        hs_emu_fault(s, "a warp operation whose mask leaves out the caller");
+    if (mask & ~w->live)
+        hs_emu_fault(s, "a warp operation with a lane that has returned");
+    w->call[lane] = {op, mask, value, arg, width, 0};
+    w->waiting |= 1u << lane;
+    if ((w->waiting & mask) != mask) {
+        w->ready &= ~(1u << lane);
+        hs_emu_wait(s, w);
+    } else if (!hs_emu_call_finish(w, mask, op)) {
+        hs_emu_fault(s, "lanes of a warp meet in different operations or masks");
+    }
+    return w->call[lane].result;
+}
+
+template <class T>
+static inline T hs_emu_shuffle(hs_emu_op op, unsigned mask, T v, unsigned arg, int width)
+{
+    static_assert(sizeof(T) == 4, "32-bit values only");
+    uint32_t bits;
+    memcpy(&bits, &v, 4);
+    bits = hs_emu_collect(op, mask, bits, arg, (uint32_t)width);
+    memcpy(&v, &bits, 4);
+    return v;
+}
+
+template <class T> static inline T __shfl_xor_sync(unsigned mask, T v, int x, int width = 32)
+{
+    return hs_emu_shuffle(HS_EMU_XOR, mask, v, (unsigned)x, width);
+}
+template <class T> static inline T __shfl_down_sync(unsigned mask, T v, unsigned d, int width = 32)
+{
+    return hs_emu_shuffle(HS_EMU_DOWN, mask, v, d, width);
+}
+template <class T> static inline T __shfl_up_sync(unsigned mask, T v, unsigned d, int width = 32)
+{
+    return hs_emu_shuffle(HS_EMU_UP, mask, v, d, width);
+}
+template <class T> static inline T __shfl_sync(unsigned mask, T v, int lane, int width = 32)
+{
+    return hs_emu_shuffle(HS_EMU_IDX, mask, v, (unsigned)lane, width);
+}
+static inline unsigned __ballot_sync(unsigned mask, int predicate)
+{
+    return hs_emu_collect(HS_EMU_BALLOT, mask, (uint32_t)predicate, 0, 32);
+}
+static inline int __any_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) != 0;
+}
+static inline int __all_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, !predicate) == 0;
+}
+static inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    hs_emu_collect(HS_EMU_SYNC, mask, 0, 0, 32);
+}
+
+/* --- atomics: fibers switch nowhere else, so a plain update is indivisible -------------------- */
+
+template <class T> static inline T hs_emu_exchange(T *p, T v)
+{
+    const T old = *p;
+    *p = v;
+    return old;
+}
+template <class T> static inline T atomicAdd(T *p, T v) { return hs_emu_exchange(p, *p + v); }
+template <class T> static inline T atomicExch(T *p, T v) { return hs_emu_exchange(p, v); }
+template <class T> static inline T atomicOr(T *p, T v) { return hs_emu_exchange(p, *p | v); }
+template <class T> static inline T atomicMax(T *p, T v)
+{
+    return hs_emu_exchange(p, *p > v ? *p : v);
+}
+template <class T> static inline T atomicMin(T *p, T v)
+{
+    return hs_emu_exchange(p, *p < v ? *p : v);
+}
+template <class T> static inline T atomicCAS(T *p, T expected, T v)
+{
+    return hs_emu_exchange(p, *p == expected ? v : *p);
+}
+static inline void __threadfence(void) {}
+static inline void __threadfence_block(void) {}
+
+/* --- arithmetic ------------------------------------------------------------------------------ */
+
+static inline int __popc(unsigned v) { return __builtin_popcount(v); }
+static inline int __ffs(int v) { return __builtin_ffs(v); }
+static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline int __float2int_rn(float f) { return (int)lrintf(f); }
+static inline int __dp4a(int a, int b, int c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (int8_t)((unsigned)a >> i) * (int8_t)((unsigned)b >> i);
+    return c;
+}
+
+/* --- the runtime's calls that device.cu makes --------------------------------------------------
+ */
+
+typedef hs_emu_stream *cudaStream_t;
+typedef enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorLaunchFailure = 719,
+} cudaError_t;
+typedef enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+} cudaMemcpyKind;
+
+static inline cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = 1;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+static inline cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+static inline cudaError_t cudaMemGetInfo(size_t *avail, size_t *total)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    *avail = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+    return cudaSuccess;
+}
+/* A heap block of its own and of exactly this size, so that a bounds checker sees its ends. */
+static inline cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    return posix_memalign(p, 256, bytes) == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+static inline cudaError_t cudaFree(void *p)
+{
+    free(p);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMallocHost(void **p, size_t bytes) { return cudaMalloc(p, bytes); }
+static inline cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
+static inline cudaError_t cudaStreamCreate(cudaStream_t *out)
+{
+    hs_emu_stream *s = (hs_emu_stream *)calloc(1, sizeof *s);
+    uint8_t *shared = (uint8_t *)malloc(HS_EMU_MAX_SHARED);
+    if (!s || !shared) {
+        free(s);
+        free(shared);
+        return cudaErrorMemoryAllocation;
+    }
+    s->shared = shared;
+    s->jump = hs_emu_jump;
+    *out = s;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    hs_emu_fibers_free(s);
+#if HS_EMU_ASAN
+    __asan_unpoison_memory_region(s->shared, HS_EMU_MAX_SHARED);
+#endif
+    free(s->shared);
+    free(s);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    return s->err.code ? cudaErrorLaunchFailure : cudaSuccess;
+}
+static inline cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, cudaMemcpyKind,
+                                          cudaStream_t)
+{
+    memcpy(dst, src, n);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemsetAsync(void *dst, int value, size_t n, cudaStream_t)
+{
+    memset(dst, value, n);
+    return cudaSuccess;
+}
+static inline const char *cudaGetErrorString(cudaError_t e)
+{
+    return e == cudaErrorMemoryAllocation ? "out of memory" : "kernel failure";
+}
+
+#endif
