@@ -43,7 +43,8 @@ endif
 ifdef SAN
 hs_san      := -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 hs_cflags   += $(hs_san)
-hs_cxxflags += $(hs_san)
+# clang's function check needs the C++ library, which nothing here links.
+hs_cxxflags += $(hs_san) $(if $(findstring clang,$(CXX)),-fno-sanitize=function)
 hs_ldflags  += $(hs_san)
 endif
 
@@ -171,6 +172,8 @@ own_ldflags = $$(sed -n 's|^/\* LDFLAGS: \(.*\) \*/$$|\1|p' $(1))
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(cli) $(tool_libs) $(libs)
 	$(say_link)
 	$(Q)$(call link,-lcmocka $(tool_ldlibs) $(call own_ldflags,tests/unit/$*.c))
+# A test with kernels of its own has them in a .cu beside it.
+$(foreach t,$(patsubst tests/unit/%.cu,%,$(wildcard tests/unit/*.cu)),$(eval $(BUILD)/tests/$(t): $(BUILD)/obj/tests/unit/$(t).emu.o))
 $(BUILD)/fuzz-regress/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/regress.o $(libs)
 	$(say_link)
 	$(Q)$(call link)

@@ -13,10 +13,12 @@
 #ifdef HS_CUDA_EMU
 #include "runtime/cuda/emu.h"
 #define HS_DEV(name) hs_device_emu_##name
+#define HS_DEV_NAME  "emu"
 #else
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #define HS_DEV(name) hs_device_cuda_##name
+#define HS_DEV_NAME  "cuda"
 #define HS_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
 #endif
@@ -164,13 +166,6 @@ static __device__ __forceinline__ uint16_t hs_dev_to_f16(float f)
 #endif
 }
 
-static __device__ __forceinline__ float hs_dev_bf16(uint16_t h)
-{
-    hs_f32_bits v;
-    v.u = (uint32_t)h << 16;
-    return v.f;
-}
-
 /* Rows of quantized blocks are aligned to 2 bytes only. */
 static __device__ __forceinline__ uint32_t hs_dev_load_u32(const uint8_t *p)
 {
@@ -196,29 +191,45 @@ template <hs_dtype T> struct hs_row;
 
 /* Float rows: lane j of 32 adds w[i] * x[i] for i = j, j + 32, …  A warp reads 128 (F32) or 64
  * bytes in one piece. */
-template <class E, float (*widen)(E)> struct hs_float_row {
+template <class E> struct hs_float_row {
     static constexpr unsigned lanes = 32;
     static __device__ __forceinline__ float partial(const uint8_t *row, hs_dev_act a, uint32_t n,
                                                     unsigned lane)
     {
-        const E *w = reinterpret_cast<const E *>(row);
         float sum = 0;
         for (uint32_t i = lane; i < n; i += 32)
-            sum = hs_addf(sum, hs_mulf(widen(w[i]), a.x[i]));
+            sum = hs_addf(sum, hs_mulf(value(row, i), a.x[i]));
         return sum;
     }
     static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
     {
-        return widen(reinterpret_cast<const E *>(row)[i]);
+        return E::widen(reinterpret_cast<const typename E::type *>(row)[i]);
     }
 };
 
-static __device__ __forceinline__ float hs_dev_f32(float f) { return f; }
-template <> struct hs_row<HS_F32> : hs_float_row<float, hs_dev_f32> {
+struct hs_elem_f32 {
+    typedef float type;
+    static __device__ __forceinline__ float widen(float f) { return f; }
 };
-template <> struct hs_row<HS_F16> : hs_float_row<uint16_t, hs_dev_f16> {
+struct hs_elem_f16 {
+    typedef uint16_t type;
+    static __device__ __forceinline__ float widen(uint16_t h) { return hs_dev_f16(h); }
 };
-template <> struct hs_row<HS_BF16> : hs_float_row<uint16_t, hs_dev_bf16> {
+struct hs_elem_bf16 {
+    typedef uint16_t type;
+    static __device__ __forceinline__ float widen(uint16_t h)
+    {
+        hs_f32_bits v;
+        v.u = (uint32_t)h << 16;
+        return v.f;
+    }
+};
+
+template <> struct hs_row<HS_F32> : hs_float_row<hs_elem_f32> {
+};
+template <> struct hs_row<HS_F16> : hs_float_row<hs_elem_f16> {
+};
+template <> struct hs_row<HS_BF16> : hs_float_row<hs_elem_bf16> {
 };
 
 /* Quantized rows: lane 8 * (b & 1) + s of 16 owns elements 4s … 4s+3 of blocks b, b + 2, …

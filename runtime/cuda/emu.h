@@ -24,7 +24,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline
+#define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 /* One block at a time per host thread, so one copy per host thread. */
@@ -35,7 +35,7 @@ static constexpr size_t HS_EMU_MAX_SHARED = 48 << 10; /* what every GPU grants w
 
 struct dim3 {
     unsigned x, y, z;
-    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+    __forceinline__ dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
 typedef enum hs_emu_op {
@@ -270,8 +270,8 @@ static inline bool hs_emu_launch_check(hs_emu_stream *s, dim3 grid, dim3 block, 
     return !s->err.code;
 }
 
-static void hs_emu_run(hs_emu_stream *s, const char *name, dim3 grid, dim3 block,
-                       size_t shared_bytes, void (*run)(const void *), const void *args)
+static inline void hs_emu_run(hs_emu_stream *s, const char *name, dim3 grid, dim3 block,
+                              size_t shared_bytes, void (*run)(const void *), const void *args)
 {
     s->kernel = name;
     if (s->err.code || !hs_emu_launch_check(s, grid, block, shared_bytes))
