@@ -543,7 +543,9 @@ static void test_ffn_functions(void **state)
                 const ffn_case c = {t,    t,     t,     t,         100,          64,
                                     true, false, false, gate != 0, (hs_act_fn)fn};
                 const uint32_t n = run_ffn(&c, 2000 + (uint64_t)fn);
-                assert_true(hs_act_is_sparse((hs_act_fn)fn) ? n > 0 && n < 100 : n > 90);
+                if (hs_act_is_sparse((hs_act_fn)fn) ? n == 0 || n == 100 : n < 50)
+                    fail_msg("function %d, gate %d, %s: %u of 100 active", fn, gate,
+                             hs_dtype_name(t), n);
             }
 }
 
