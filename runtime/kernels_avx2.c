@@ -43,7 +43,9 @@ INLINE __m256i first_lanes(size_t n)
  * most rows, and what is fetched past the end of a row is then wasted bandwidth. */
 INLINE void fetch_ahead(const uint8_t *p, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i += 64) /* the sum may leave the row: no pointer arithmetic */
+    for (size_t i = 0; i < bytes; i += 64)
+        /* The address may lie outside of every object, where p + … is not defined. */
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
         _mm_prefetch((const char *)((uintptr_t)p + 1024 + i), _MM_HINT_T0);
 }
 
@@ -181,10 +183,10 @@ INLINE __m256i quants_q5_0(const uint8_t *p)
 }
 
 /* The k-th 32 of a Q6_K block's 256, in 0…63. */
-INLINE __m256i quants_q6_k(const uint8_t *p, int k)
+INLINE __m256i quants_q6_k(const uint8_t *p, size_t k)
 {
-    const int quarter = k % 4;
-    const uint8_t *ql = p + k / 4 * 64 + quarter % 2 * 32;
+    const int quarter = (int)(k % 4);
+    const uint8_t *ql = p + k / 4 * 64 + k % 2 * 32;
     const uint8_t *qh = p + hs_q6_k_qh + k / 4 * 32;
     const __m256i l = _mm256_loadu_si256((const __m256i *)ql);
     const __m256i h = _mm256_loadu_si256((const __m256i *)qh);
@@ -196,7 +198,7 @@ INLINE __m256i quants_q6_k(const uint8_t *p, int k)
 }
 
 /* d * scale[i], i = 8 * half … 8 * half + 7. */
-INLINE __m256 scales_q6_k(const uint8_t *p, int half)
+INLINE __m256 scales_q6_k(const uint8_t *p, size_t half)
 {
     const __m128i s = _mm_loadl_epi64((const __m128i *)(p + hs_q6_k_scale + 8 * half));
     return _mm256_mul_ps(_mm256_set1_ps(load_d(p + hs_q6_k_d)),
@@ -204,9 +206,9 @@ INLINE __m256 scales_q6_k(const uint8_t *p, int half)
 }
 
 /* Of eight scales, those of 32-block k: the first in the low lanes, the second in the high. */
-INLINE __m256 scale_pair(__m256 scales, int k)
+INLINE __m256 scale_pair(__m256 scales, size_t k)
 {
-    const int first = k % 4 * 2;
+    const int first = (int)(k % 4 * 2);
     return _mm256_permutevar8x32_ps(scales, _mm256_setr_epi32(first, first, first, first, first + 1,
                                                               first + 1, first + 1, first + 1));
 }
@@ -261,7 +263,7 @@ static float dot_q6_k(const void *row, const float *x, hs_q8 q, size_t n)
         fetch_ahead(p, hs_q6_k_bytes);
         const __m256 scales[2] = {scales_q6_k(p, 0), scales_q6_k(p, 1)};
 #pragma GCC unroll 8
-        for (int k = 0; k < 8; k++) {
+        for (size_t k = 0; k < 8; k++) {
             const __m256i a = _mm256_loadu_si256((const __m256i *)(q.q + 32 * k));
             const __m256 sums = partials(biased_pairs(quants_q6_k(p, k), a, 32));
             const __m256 d = _mm256_mul_ps(scale_pair(scales[k / 4], k), _mm256_set1_ps(q.d[k]));
@@ -329,7 +331,7 @@ static void axpy_q6_k(float *y, float a, const void *row, size_t begin, size_t e
         _mm256_storeu_ps(d, scales_q6_k(p, 0));
         _mm256_storeu_ps(d + 8, scales_q6_k(p, 1));
 #pragma GCC unroll 8
-        for (int k = 0; k < 8; k++)
+        for (size_t k = 0; k < 8; k++)
             axpy32(y + b * hs_q6_k_elems + k * hs_block_elems, va, _mm256_set1_ps(d[2 * k]),
                    _mm256_set1_ps(d[2 * k + 1]),
                    _mm256_sub_epi8(quants_q6_k(p, k), _mm256_set1_epi8(32)));
@@ -369,7 +371,7 @@ static void quantize_q8(hs_q8 out, const float *x, size_t n)
     for (size_t b = 0; b < n / hs_block_elems; b++, x += hs_block_elems) {
         __m256 v[4];
         __m256i m = _mm256_setzero_si256(), q[4];
-        for (int i = 0; i < 4; i++) {
+        for (size_t i = 0; i < 4; i++) {
             v[i] = _mm256_loadu_ps(x + width * i);
             m = _mm256_max_epi32(m, magnitude(v[i]));
         }
@@ -379,7 +381,7 @@ static void quantize_q8(hs_q8 out, const float *x, size_t n)
         const int usable = inverse > 0 && inverse <= FLT_MAX; /* as in kernels_scalar.c */
         out.d[b] = usable || !(d <= 1) ? d : 0;
         if (usable) {
-            for (int i = 0; i < 4; i++)
+            for (size_t i = 0; i < 4; i++)
                 q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inverse)));
             /* Packing works within 128-bit halves; the permutation puts the fours back. */
             bytes =

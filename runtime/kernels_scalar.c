@@ -119,14 +119,14 @@ static inline void load_q5_0(block32 *out, const uint8_t *row, size_t b)
 static inline void load_q6_k(block32 *out, const uint8_t *row, size_t b)
 {
     const uint8_t *p = row + b / 8 * hs_q6_k_bytes;
-    const int k = (int)(b % 8), quarter = k % 4;
-    const uint8_t *ql = p + k / 4 * 64 + quarter % 2 * 32, *qh = p + hs_q6_k_qh + k / 4 * 32;
+    const size_t k = b % 8, quarter = k % 4;
+    const uint8_t *ql = p + k / 4 * 64 + k % 2 * 32, *qh = p + hs_q6_k_qh + k / 4 * 32;
     for (int l = 0; l < hs_block_elems; l++) {
         const int low = quarter < 2 ? ql[l] & 15 : ql[l] >> 4;
         out->q[l] = (int8_t)((low | ((qh[l] >> 2 * quarter) & 3) << 4) - 32);
     }
     const float d = f16(hs_load_u16(p + hs_q6_k_d));
-    for (int half = 0; half < 2; half++)
+    for (size_t half = 0; half < 2; half++)
         out->d[half] = d * (float)(int8_t)p[hs_q6_k_scale + 2 * k + half];
 }
 
@@ -194,7 +194,7 @@ static void quantize_q8(hs_q8 out, const float *x, size_t n)
         const int usable = inverse > 0 && inverse <= FLT_MAX;
         out.d[b] = usable || !(d <= 1) ? d : 0;
         for (int i = 0; i < hs_block_elems; i++)
-            q[i] = usable ? round_i8(x[i] * inverse) : 0;
+            q[i] = round_i8(usable ? x[i] * inverse : 0.0f);
     }
 }
 

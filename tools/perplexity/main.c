@@ -310,7 +310,7 @@ static void run_fini(run *r)
 static int check_usage(const hs_cli *cli, const options *o)
 {
     if (!o->model || !o->text)
-        return hs_cli_usage(cli, "%s is missing", o->model ? "-i TEXT" : "-m MODEL");
+        return hs_cli_usage(cli, "%s is missing", o->model ? "-i TEXT" : "-m FILE");
     for (int i = 0; o->kl_base && i < 4; i++) {
         const char *const input[] = {o->model, o->text, o->placement, o->kl};
         if (input[i] && hs_same_file(input[i], o->kl_base))
