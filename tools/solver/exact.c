@@ -273,6 +273,8 @@ hs_status hs_core_exact(hs_core *c, double gap, hs_core_end *end, hs_err *err)
     free(x.most);
     free(x.layer);
     /* Out of time or memory: the plan and the bound so far stand. */
+    if (s == HS_OK)
+        c->source = "exact"; /* also of a first plan that it proved */
     if (s == HS_ERR_NOSPACE || s == HS_ERR_NOMEM) {
         *end = s == HS_ERR_NOMEM ? HS_END_MEMORY : HS_END_TIME;
         return HS_OK;

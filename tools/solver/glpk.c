@@ -151,7 +151,8 @@ static hs_status lay_out(program *g, bool reduce, hs_err *err)
         const int64_t x = w->hi - w->lo;
         w->column = x || w->whole ? (int)columns + 1 : 0;
         columns += x + w->whole;
-        g->n_entries += 3 * (size_t)x + 2;
+        /* x: capacity, M, and two rows of a chain; y: capacity, M. */
+        g->n_entries += 4 * (size_t)x + 2;
         if (w->whole && x)
             w->row = (int)++rows;
         if (w->chained) {
@@ -407,6 +408,9 @@ static hs_status conclude(program *g, hs_core_end *end, hs_err *err)
         if (g->broken || !trim(g) || !hs_core_offer(c, g->groups, "glpk"))
             return hs_fail(err, HS_ERR_FAILED, "GLPK's answer breaks the limits");
     }
+    /* A plan handed over and returned with a proof is GLPK's as well. */
+    if ((v == V_OPTIMAL || v == V_GAP) && g->claimed >= c->value)
+        c->source = "glpk";
     switch (v) {
     case V_OPTIMAL:
         take_bound(g, (double)(g->claimed - g->base));
