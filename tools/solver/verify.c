@@ -1,0 +1,130 @@
+/* An answer is never trusted: what goes wrong in a solver goes wrong quietly. */
+#include "tools/solver/verify.h"
+
+#include "formats/gguf.h"
+#include "runtime/budget.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Count, minimum and group of one layer, and that no neuron left behind is hotter than one
+ * taken; *value is raised by what the neurons are worth. */
+static hs_status check_layer(const hs_verify *v, const hs_placement *p, uint32_t l, double *value,
+                             hs_err *err)
+{
+    const hs_placement_layer *y = &p->layer[l];
+    const int64_t *count = v->profile->count[l];
+    if (y->n_device && y->n_device < v->min_neurons)
+        return hs_fail(err, HS_ERR_FAILED, "verification: layer %u: %u neurons, the minimum is %u",
+                       l, y->n_device, v->min_neurons);
+    if (y->n_device % v->group && y->n_device != y->n_ff)
+        return hs_fail(err, HS_ERR_FAILED,
+                       "verification: layer %u: %u neurons are no whole groups of %u", l,
+                       y->n_device, v->group);
+    int64_t taken = INT64_MAX, left = -1;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < y->n_ff; i++) {
+        if (at < y->n_device && (uint32_t)y->neuron[at] == i) {
+            taken = count[i] < taken ? count[i] : taken;
+            *value += (double)count[i];
+            at++;
+        } else {
+            left = count[i] > left ? count[i] : left;
+        }
+    }
+    if (at != y->n_device)
+        return hs_fail(err, HS_ERR_FAILED, "verification: layer %u: neurons are not ascending", l);
+    if (left > taken)
+        return hs_fail(err, HS_ERR_FAILED,
+                       "verification: layer %u: a neuron with count %" PRId64
+                       " stays on the CPU, one with %" PRId64 " is on the device",
+                       l, left, taken);
+    return HS_OK;
+}
+
+static hs_status check_neurons(const hs_verify *v, const hs_placement *p, hs_err *err)
+{
+    double value = 0;
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        const hs_placement_layer *a = &p->layer[l], *b = &v->plan->layer[l];
+        if (a->n_device != b->n_device ||
+            memcmp(a->neuron, b->neuron, a->n_device * sizeof *a->neuron) != 0)
+            return hs_fail(err, HS_ERR_FAILED,
+                           "verification: layer %u: the file has other neurons than the plan", l);
+        const hs_status s = check_layer(v, p, l, &value, err);
+        if (s != HS_OK)
+            return s;
+    }
+    const double off = value - v->plan->objective_value;
+    if (off > 1e-9 * value || -off > 1e-9 * value)
+        return hs_fail(err, HS_ERR_FAILED,
+                       "verification: the neurons are worth %.17g, the solver said %.17g", value,
+                       v->plan->objective_value);
+    return HS_OK;
+}
+
+static hs_status check_bytes(const hs_verify *v, const hs_placement *p, hs_err *err)
+{
+    const uint64_t total = hs_budget_total(v->model, p);
+    if (total > v->budget)
+        return hs_fail(err, HS_ERR_FAILED,
+                       "verification: the placement takes %" PRIu64
+                       " bytes of the device, the budget is %" PRIu64,
+                       total, v->budget);
+    if (total != v->plan->plan_bytes)
+        return hs_fail(err, HS_ERR_FAILED,
+                       "verification: the placement takes %" PRIu64
+                       " bytes, the plan says %" PRIu64,
+                       total, v->plan->plan_bytes);
+    return HS_OK;
+}
+
+hs_status hs_verify_placement(const hs_verify *v, const hs_placement *p, hs_err *err)
+{
+    hs_err why = {0};
+    if (hs_placement_check(p, v->model, &why) != HS_OK)
+        return hs_fail(err, HS_ERR_FAILED, "verification: %.400s", why.msg);
+    if (!v->plain && strcmp(p->fingerprint, v->plan->fingerprint) != 0)
+        return hs_fail(err, HS_ERR_FAILED, "verification: the model's fingerprint is missing");
+    const hs_status s = check_neurons(v, p, err);
+    return s == HS_OK ? check_bytes(v, p, err) : s;
+}
+
+/* A plain file has neurons only; the budget is still that of all the plan. */
+static void take_dense(hs_placement *p, const hs_placement *plan)
+{
+    for (uint32_t l = 0; l < p->n_layer && l < plan->n_layer; l++) {
+        p->layer[l].attn = plan->layer[l].attn;
+        p->layer[l].predictor = plan->layer[l].predictor;
+        p->layer[l].ffn_norm = plan->layer[l].ffn_norm;
+        p->layer[l].kv = plan->layer[l].kv;
+    }
+    p->output = plan->output;
+    p->n_ctx = plan->n_ctx;
+    p->kv_type = plan->kv_type;
+}
+
+hs_status hs_verify_file(const hs_verify *v, const hs_map *file, hs_err *err)
+{
+    hs_gguf *g;
+    hs_placement *p;
+    hs_err why = {0};
+    hs_status s = hs_gguf_parse(&g, file->data, file->size, &why);
+    if (s == HS_OK) {
+        s = hs_placement_parse(&p, g, &why);
+        hs_gguf_free(g);
+    }
+    if (s != HS_OK)
+        return hs_fail(err, HS_ERR_FAILED, "verification: what was written does not read: %.400s",
+                       why.msg);
+    if (p->n_layer != v->plan->n_layer)
+        s = hs_fail(err, HS_ERR_FAILED, "verification: %u layers were written, not %u", p->n_layer,
+                    v->plan->n_layer);
+    if (s == HS_OK && v->plain)
+        take_dense(p, v->plan);
+    if (s == HS_OK)
+        s = hs_verify_placement(v, p, err);
+    hs_placement_free(p);
+    return s;
+}

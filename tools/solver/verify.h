@@ -1,0 +1,25 @@
+#ifndef HS_TOOLS_SOLVER_VERIFY_H
+#define HS_TOOLS_SOLVER_VERIFY_H
+
+/* The answer checked against the problem's statement by code that shares nothing with the
+ * optimiser: from the bytes of the file, the model, the counts and the limits alone. */
+
+#include "formats/activation.h"
+#include "formats/file.h"
+#include "formats/placement.h"
+#include "runtime/hotset.h"
+
+typedef struct hs_verify {
+    const hs_model *model;
+    const hs_activation *profile;
+    const hs_placement *plan; /* what was meant to be written */
+    uint64_t budget;
+    uint32_t group, min_neurons;
+    bool plain; /* the file has no dense part: the plan's is taken */
+} hs_verify;
+
+/* HS_ERR_FAILED names the rule that p breaks. */
+HS_NODISCARD hs_status hs_verify_placement(const hs_verify *v, const hs_placement *p, hs_err *err);
+HS_NODISCARD hs_status hs_verify_file(const hs_verify *v, const hs_map *file, hs_err *err);
+
+#endif
