@@ -24,8 +24,9 @@ hs_status hs_map_open(hs_map *map, const char *path, hs_err *err)
     if (fstat(fd, &st) != 0) {
         s = hs_fail(err, HS_ERR_IO, "%s", strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
-        s = hs_fail(err, HS_ERR_INPUT, S_ISDIR(st.st_mode) ? "is a directory, expected a file"
-                                                           : "is not a regular file");
+        s = hs_fail(err, HS_ERR_INPUT,
+                    S_ISDIR(st.st_mode) ? "is a directory, expected a file"
+                                        : "is not a regular file");
     } else if (st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
@@ -235,8 +236,8 @@ hs_status hs_out_commit(hs_out *o, bool sync, hs_err *err)
         s = name_it(o, err);
     /* Without --force a file that appeared meanwhile is not ours to replace either. */
     if (s == HS_OK &&
-        (o->force ? rename(o->temp, o->path) : renameat2(AT_FDCWD, o->temp, AT_FDCWD, o->path,
-                                                         RENAME_NOREPLACE)) != 0) {
+        (o->force ? rename(o->temp, o->path)
+                  : renameat2(AT_FDCWD, o->temp, AT_FDCWD, o->path, RENAME_NOREPLACE)) != 0) {
         if (!o->force && errno == EINVAL) { /* a filesystem without RENAME_NOREPLACE */
             if (link(o->temp, o->path) != 0)
                 s = out_fail(o, err, errno, "cannot rename");

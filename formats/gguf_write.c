@@ -445,7 +445,7 @@ hs_status hs_gguf_writer_begin(hs_gguf_writer *w, hs_out *out, hs_err *err)
     w->at = 0;
     w->written = 0;
     uint8_t head[HEADER_BYTES];
-    memcpy(head, w->pwri ? "PWRI" : "GGUF", 4);
+    put(head, w->pwri ? "PWRI" : "GGUF", 4);
     put_u32(head + 4, 3);
     put_u64(head + 8, w->n_tensors);
     put_u64(head + 16, w->n_kv + adds_alignment(w));

@@ -163,13 +163,13 @@ void hs_q8_0_decode(float *dst, const void *src, size_t n)
 }
 
 /* roundf (halves away from zero) for |v| <= 127; what is no number gives 0. */
-static int8_t round_away(float v)
+static int round_away(float v)
 {
     if (!(v > -127.5f && v < 127.5f))
         return v > 0 ? 127 : v < 0 ? -127 : 0;
     const int t = (int)v;
     const float rest = v - (float)t;
-    return (int8_t)(t + (rest >= 0.5f) - (rest <= -0.5f));
+    return t + (rest >= 0.5f) - (rest <= -0.5f);
 }
 
 void hs_q8_0_encode(void *dst, const float *src, size_t n)

@@ -1,0 +1,210 @@
+/* A tensor is a run of 256-element pieces: every block divides 256, and no piece crosses a row,
+ * so the end of a row is a shorter piece.  Pieces need no memory but the stack; what is summed
+ * (the error) is kept per row and added up in order, so that threads change nothing. */
+#include "tools/quantize/convert.h"
+
+#include "formats/fingerprint.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 256, CHUNK_BYTES = 4 << 20 };
+
+/* --- KVs ---------------------------------------------------------------- */
+
+static bool is_ours(hs_str key)
+{
+    static const char prefix[] = "hotset.";
+    return key.n >= sizeof prefix - 1 && memcmp(key.p, prefix, sizeof prefix - 1) == 0;
+}
+
+hs_gguf_writer *hs_quant_declare(const hs_gguf *in, const hs_quant_options *o,
+                                 const hs_quant_plan *plan)
+{
+    hs_gguf_writer *w = hs_gguf_writer_new(in->pwri, in->alignment);
+    if (!w)
+        return NULL;
+    for (size_t i = 0; i < in->n_kv; i++)
+        if (!o->compat || !is_ours(in->kv[i].key))
+            hs_gguf_copy_kv(w, &in->kv[i]);
+    /* PowerInfer's order: the version first, when both are new. */
+    if (o->compat || plan->n_changed)
+        hs_gguf_set_u32(w, "general.quantization_version", 2);
+    if (o->type && (o->compat || plan->n_changed))
+        hs_gguf_set_u32(w, "general.file_type", (uint32_t)o->type->file_type);
+    static const char parent_key[] = "hotset.source_fingerprint";
+    if (!o->compat && plan->n_changed && !hs_gguf_find(in, parent_key)) {
+        char parent[HS_FINGERPRINT_CHARS + 1];
+        hs_fingerprint(in, parent);
+        hs_gguf_set_str(w, parent_key, parent);
+    }
+    for (size_t i = 0; i < plan->n; i++)
+        hs_gguf_add_tensor(w, plan->steps[i].tensor->name, plan->steps[i].to->id,
+                           plan->steps[i].tensor->n_dims, plan->steps[i].tensor->ne);
+    return w;
+}
+
+/* --- a chunk of rows ---------------------------------------------------- */
+
+typedef struct row_result {
+    double error2, sum2; /* squares of what was lost, and of what there was */
+    uint64_t bad;        /* the first element that is or becomes no number; UINT64_MAX */
+    float bad_value;     /* as it was */
+} row_result;
+
+typedef struct chunk {
+    const hs_quant_step *step;
+    uint64_t ne0, from_bytes, to_bytes; /* of a row */
+    const uint8_t *src;
+    uint8_t *dst;     /* NULL: only check */
+    row_result *rows; /* one per row of the chunk */
+} chunk;
+
+static void check_piece(const float *before, const float *after, uint64_t at, size_t n,
+                        row_result *r)
+{
+    for (size_t i = 0; i < n; i++) {
+        /* One bad weight spoils its block: rather name that one than its neighbour. */
+        if (!isfinite(after[i]) &&
+            (r->bad == UINT64_MAX || (isfinite(r->bad_value) && !isfinite(before[i])))) {
+            r->bad = at + i;
+            r->bad_value = before[i];
+        }
+        const double x = (double)before[i], e = x - (double)after[i];
+        r->error2 += e * e;
+        r->sum2 += x * x;
+    }
+}
+
+static void convert_row(const chunk *c, const uint8_t *src, uint8_t *dst, row_result *r)
+{
+    const hs_dtype_info *from = c->step->from, *to = c->step->to;
+    float before[PIECE], after[PIECE];
+    *r = (row_result){.bad = UINT64_MAX};
+    for (uint64_t at = 0; at < c->ne0; at += PIECE) {
+        const size_t n = (size_t)(c->ne0 - at < PIECE ? c->ne0 - at : PIECE);
+        from->decode(before, src + at / from->block_elems * from->block_bytes, n);
+        if (!dst) {
+            check_piece(before, before, at, n, r);
+            continue;
+        }
+        uint8_t *out = dst + at / to->block_elems * to->block_bytes;
+        to->encode(out, before, n);
+        to->decode(after, out, n);
+        /* Some encodings have no infinity and hide one. */
+        for (size_t i = 0; i < n; i++)
+            if (!isfinite(before[i]))
+                after[i] = before[i];
+        check_piece(before, after, at, n, r);
+    }
+}
+
+static void convert_rows(void *ud, int64_t begin, int64_t end)
+{
+    const chunk *c = ud;
+    for (int64_t i = begin; i < end; i++) {
+        const uint64_t k = (uint64_t)i;
+        convert_row(c, c->src + k * c->from_bytes, c->dst ? c->dst + k * c->to_bytes : NULL,
+                    &c->rows[k]);
+    }
+}
+
+/* --- tensors ------------------------------------------------------------ */
+
+typedef struct work {
+    hs_gguf_writer *w;
+    hs_pool *pool;
+    const hs_quant_hooks *hooks;
+    uint64_t done, total; /* bytes of input */
+} work;
+
+static hs_status advance(work *w, uint64_t bytes, hs_err *err)
+{
+    w->done += bytes;
+    if (w->hooks->progress && !w->hooks->progress(w->hooks->progress_ud, w->done, w->total))
+        return hs_fail(err, HS_ERR_INTERRUPTED, "interrupted");
+    return HS_OK;
+}
+
+static hs_status bad_element(const hs_quant_step *s, uint64_t row, const row_result *r, hs_err *err)
+{
+    const char *name = s->tensor->name;
+    if (!isfinite(r->bad_value))
+        return hs_fail(err, HS_ERR_FORMAT,
+                       "%s: element %" PRIu64 " of row %" PRIu64 " is %s, expected a finite number",
+                       name, r->bad, row,
+                       isnan(r->bad_value) ? "NaN"
+                       : r->bad_value > 0  ? "infinite"
+                                           : "-infinite");
+    /* The block's scale overflowed, whichever of its elements did it. */
+    return hs_fail(err, HS_ERR_FORMAT,
+                   "%s: values about element %" PRIu64 " of row %" PRIu64 " are too large for %s",
+                   name, r->bad, row, s->to->name);
+}
+
+static hs_status write_chunk(work *w, chunk *c, uint64_t first, uint64_t n_rows, row_result *total,
+                             hs_err *err)
+{
+    if (c->rows) {
+        /* A step of about 16 K elements keeps the threads evenly busy. */
+        const int64_t step = (int64_t)(16384 / c->ne0) + 1;
+        hs_pool_run(w->pool, (int64_t)n_rows, step, convert_rows, c);
+        for (uint64_t i = 0; i < n_rows; i++) {
+            if (c->rows[i].bad != UINT64_MAX)
+                return bad_element(c->step, first + i, &c->rows[i], err);
+            total->error2 += c->rows[i].error2;
+            total->sum2 += c->rows[i].sum2;
+        }
+    }
+    const hs_status s =
+        hs_gguf_writer_data(w->w, c->dst ? c->dst : c->src, n_rows * c->to_bytes, err);
+    return s == HS_OK ? advance(w, n_rows * c->from_bytes, err) : s;
+}
+
+static hs_status convert_tensor(work *w, hs_quant_step *s, hs_err *err)
+{
+    const hs_gguf_tensor *t = s->tensor;
+    if (!s->elems)
+        return HS_OK;
+    const uint64_t n_rows = s->elems / t->ne[0];
+    chunk c = {.step = s,
+               .ne0 = t->ne[0],
+               .from_bytes = t->bytes / n_rows,
+               .to_bytes = s->bytes / n_rows,
+               .src = t->data};
+    const uint64_t widest = c.from_bytes > c.to_bytes ? c.from_bytes : c.to_bytes;
+    uint64_t rows = CHUNK_BYTES / widest;
+    rows = rows < 1 ? 1 : rows > n_rows ? n_rows : rows;
+    const bool known = s->from->decode != NULL; /* else it is copied unseen */
+    c.rows = known ? malloc((size_t)rows * sizeof *c.rows) : NULL;
+    c.dst = s->to != s->from ? malloc((size_t)(rows * c.to_bytes)) : NULL;
+    hs_status status = HS_OK;
+    if ((known && !c.rows) || (s->to != s->from && !c.dst))
+        status = hs_fail(err, HS_ERR_NOMEM, "%s: out of memory", t->name);
+    row_result total = {0};
+    for (uint64_t i = 0; status == HS_OK && i < n_rows; i += rows) {
+        const uint64_t n = n_rows - i < rows ? n_rows - i : rows;
+        status = write_chunk(w, &c, i, n, &total, err);
+        c.src += n * c.from_bytes;
+    }
+    s->rms_error = total.sum2 > 0 ? sqrt(total.error2 / total.sum2) : 0;
+    free(c.dst);
+    free(c.rows);
+    return status;
+}
+
+hs_status hs_quant_convert(hs_quant_plan *plan, hs_gguf_writer *w, hs_pool *pool,
+                           const hs_quant_hooks *hooks, hs_err *err)
+{
+    work all = {.w = w, .pool = pool, .hooks = hooks, .total = plan->bytes_before};
+    for (size_t i = 0; i < plan->n; i++) {
+        const hs_status s = convert_tensor(&all, &plan->steps[i], err);
+        if (s != HS_OK)
+            return s;
+        if (hooks->done)
+            hooks->done(hooks->done_ud, i, &plan->steps[i]);
+    }
+    return HS_OK;
+}
