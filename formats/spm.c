@@ -130,6 +130,44 @@ static hs_status reserve(hs_spm *s, size_t n, hs_err *err)
     return HS_OK;
 }
 
+/* trainer_spec { 3: model type, 1 unigram (the default), 2 BPE… } */
+static hs_status read_trainer(hs_spm *s, const uint8_t *data, size_t n, size_t at, hs_err *err)
+{
+    hs_cursor c = {.base = data, .size = n};
+    s->unigram = true;
+    while (c.pos < c.size) {
+        field f;
+        const hs_status st = next_field(&c, at, &f, err);
+        if (st != HS_OK)
+            return st;
+        if (f.number == 3 && f.type == WIRE_VARINT)
+            s->unigram = f.varint == 1;
+    }
+    return HS_OK;
+}
+
+/* normalizer_spec { 2: character map, 3: add_dummy_prefix, 4: remove_extra_whitespaces }, flags
+ * that are true by default */
+static hs_status read_normalizer(hs_spm *s, const uint8_t *data, size_t n, size_t at, hs_err *err)
+{
+    hs_cursor c = {.base = data, .size = n};
+    bool map = false, trims = true;
+    while (c.pos < c.size) {
+        field f;
+        const hs_status st = next_field(&c, at, &f, err);
+        if (st != HS_OK)
+            return st;
+        if (f.number == 2 && f.type == WIRE_BYTES)
+            map = f.n > 0;
+        else if (f.number == 3 && f.type == WIRE_VARINT)
+            s->add_dummy_prefix = f.varint != 0;
+        else if (f.number == 4 && f.type == WIRE_VARINT)
+            trims = f.varint != 0;
+    }
+    s->rewrites = map || trims;
+    return HS_OK;
+}
+
 /* Walk the top level; with `s` the pieces are read, without they are counted. */
 static hs_status walk(const uint8_t *data, size_t size, hs_spm *s, size_t *count, hs_err *err)
 {
@@ -144,6 +182,10 @@ static hs_status walk(const uint8_t *data, size_t size, hs_spm *s, size_t *count
                 st = hs_fail(err, HS_ERR_FORMAT, "more than %d pieces", MAX_PIECES);
             if (st == HS_OK && s)
                 st = read_piece(s, f.data, f.n, c.pos - f.n, err);
+        } else if (st == HS_OK && s && f.number == 2 && f.type == WIRE_BYTES) {
+            st = read_trainer(s, f.data, f.n, c.pos - f.n, err);
+        } else if (st == HS_OK && s && f.number == 3 && f.type == WIRE_BYTES) {
+            st = read_normalizer(s, f.data, f.n, c.pos - f.n, err);
         }
         if (st != HS_OK)
             return st;
@@ -165,6 +207,7 @@ hs_status hs_spm_parse(hs_spm **out, const void *data, size_t size, hs_err *err)
     hs_spm *s = calloc(1, sizeof *s);
     if (!s)
         return hs_fail(err, HS_ERR_NOMEM, "out of memory");
+    s->add_dummy_prefix = true;
     st = reserve(s, n, err);
     if (st == HS_OK)
         st = walk(data, size, s, &n, err);

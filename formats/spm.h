@@ -2,7 +2,8 @@
 #define HS_FORMATS_SPM_H
 
 /* SentencePiece tokenizer.model: a protobuf whose repeated field 1 is a piece
- * { 1: string, 2: float score, 3: enum type }; everything else is skipped but bounds-checked. */
+ * { 1: string, 2: float score, 3: enum type }.  Of fields 2 and 3 (trainer and normalizer) a few
+ * flags are read; everything else is skipped but bounds-checked. */
 
 #include "formats/err.h"
 #include "formats/gguf.h"
@@ -27,6 +28,10 @@ typedef struct hs_spm {
     float *score;       /* [n], finite */
     int32_t *type;      /* [n], an hs_token_type */
     hs_map map;
+    /* What the file says of its own use; a file that is silent gets what Llama's does. */
+    bool unigram;          /* pieces are chosen by likelihood, not merged by rank */
+    bool add_dummy_prefix; /* a space is put before the text */
+    bool rewrites;         /* text is normalized (a character map, white space removed) first */
 } hs_spm;
 
 HS_NODISCARD hs_status hs_spm_open(hs_spm **out, const char *path, hs_err *err);

@@ -18,7 +18,9 @@ static const struct {
     const char *expected;
 } refused[] = {
     {"empty", P(""), "empty file, expected a SentencePiece model"},
-    {"no pieces", P("\x12\1a"), "no pieces, expected a SentencePiece model"},
+    {"broken trainer", P("\x0a\3\x0a\1a\x12\1\x18"), "byte 7: the file ends inside a field"},
+    {"broken normalizer", P("\x0a\3\x0a\1a\x1a\2\x12\5"), "byte 7: the file ends inside a field"},
+    {"no pieces", P("\x2a\1a"), "no pieces, expected a SentencePiece model"},
     {"endless varint", P("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
      "byte 0: the file ends inside a field"},
     {"varint of 65 bits", P("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\2"),
@@ -74,7 +76,7 @@ static void test_small(void **state)
     (void)state;
     /* score and type in any order, the last of a repeated field wins, unknown fields skipped */
     static const char bytes[] = "\x0a\x0d\x18\6\x15\0\0\x80\xbf\x0a\1x\x0a\1a"
-                                "\x12\2zz\x18\7\x21\0\0\0\0\0\0\0\0"
+                                "\x12\2\x18\2\x1a\4\x18\0\x20\0\x18\7\x21\0\0\0\0\0\0\0\0"
                                 "\x0a\4\x0a\2\xc3\xa9";
     hs_spm *s;
     hs_err err;
@@ -86,6 +88,9 @@ static void test_small(void **state)
     assert_true(hs_str_eq(s->piece[1], "\xc3\xa9"));
     assert_true(s->score[1] == 0.0f);
     assert_int_equal(s->type[1], HS_TOKEN_NORMAL);
+    assert_false(s->unigram);
+    assert_false(s->add_dummy_prefix);
+    assert_false(s->rewrites);
     hs_spm_free(s);
 }
 
@@ -119,9 +124,13 @@ static void test_bundled(void **state)
     assert_int_equal(s->type[1], HS_TOKEN_CONTROL);
     assert_true(hs_str_eq(s->piece[3], "<0x00>"));
     assert_int_equal(s->type[3], HS_TOKEN_BYTE);
+    assert_false(s->unigram);
+    assert_true(s->add_dummy_prefix);
+    assert_false(s->rewrites);
     hs_spm_free(s);
     assert_int_equal(hs_spm_open(&s, "tests/golden/hf/m1/tokenizer.model", &err), HS_OK);
     assert_int_equal(s->n, 320);
+    assert_true(s->rewrites); /* NFKC */
     hs_spm_free(s);
     assert_int_equal(hs_spm_open(&s, "data/kjv-relu-8m/config.json", &err), HS_ERR_FORMAT);
     assert_non_null(strstr(err.msg, "data/kjv-relu-8m/config.json: byte 0: "));
