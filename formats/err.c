@@ -13,7 +13,8 @@ static void one_line(char *s)
             *s = '?';
 }
 
-hs_status hs_fail(hs_err *err, hs_status code, const char *fmt, ...)
+/* The names stand in parentheses for the analyzer's sake: err.h has macros of the same names. */
+hs_status(hs_fail)(hs_err *err, hs_status code, const char *fmt, ...)
 {
     if (err) {
         va_list ap;
@@ -26,7 +27,7 @@ hs_status hs_fail(hs_err *err, hs_status code, const char *fmt, ...)
     return code;
 }
 
-hs_status hs_ctx(hs_err *err, hs_status code, const char *fmt, ...)
+hs_status(hs_ctx)(hs_err *err, hs_status code, const char *fmt, ...)
 {
     if (err) {
         char old[sizeof err->msg];
