@@ -11,7 +11,8 @@ static void clean_name(char out[256], const char *name, bool ascii)
     size_t i = 0;
     for (; name[i] && i < 255; i++) {
         const unsigned char c = (unsigned char)name[i];
-        out[i] = c < 0x20 || c == 0x7f || (ascii && c >= 0x80) ? '?' : name[i];
+        const bool bad = c < 0x20 || c == 0x7f || (ascii && c >= 0x80);
+        out[i] = (char)(bad ? '?' : name[i]);
     }
     out[i] = 0;
 }

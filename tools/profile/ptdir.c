@@ -293,7 +293,7 @@ hs_status hs_pt_export(const hs_activation *a, const char *dir, bool force, hs_e
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return hs_fail(err, errno == ENOSPC ? HS_ERR_NOSPACE : HS_ERR_IO, "%s: cannot create: %s",
                        dir, strerror(errno));
-    hs_out **out = calloc(a->n_layer, sizeof *out);
+    hs_out **out = calloc(a->n_layer, sizeof(hs_out *));
     if (!out)
         return no_memory(err);
     for (uint32_t l = 0; s == HS_OK && l < a->n_layer; l++)

@@ -105,6 +105,8 @@ hs_status hs_summary_new(hs_summary **out, const hs_activation *a, hs_err *err)
     uint64_t n = 0, bytes;
     for (uint32_t l = 0; l < a->n_layer; l++)
         n += a->n_ff[l];
+    if (!n)
+        return hs_fail(err, HS_ERR_USAGE, "a profile without neurons");
     hs_summary *s = calloc(1, sizeof *s);
     double *all = hs_mul(n, sizeof *all, &bytes) ? malloc(bytes) : NULL;
     if (s)
