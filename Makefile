@@ -8,13 +8,13 @@
 MAKEFLAGS += -rR
 SHELL     := /bin/sh
 
-ifeq ($(origin CC),default)
+ifneq ($(filter default undefined,$(origin CC)),)
 CC := gcc
 endif
-ifeq ($(origin CXX),default)
+ifneq ($(filter default undefined,$(origin CXX)),)
 CXX := $(if $(findstring clang,$(CC)),clang++,g++)
 endif
-ifeq ($(origin AR),default)
+ifneq ($(filter default undefined,$(origin AR)),)
 AR := ar
 endif
 CFLAGS     ?= -O2 -g
