@@ -160,7 +160,7 @@ $(BUILD)/bin/hotset-run: $(call obj,runtime/main.c) $(cli) $(libs)
 	$(say_link)
 	$(Q)$(call link)
 define tool
-$(call program,$(1)): $(call obj,tools/$(1)/main.c) $(cli) $(BUILD)/libtool-$(1).a $(libs)
+$(call program,$(1)): $(call obj,tools/$(1)/main.c) $(BUILD)/libtool-$(1).a $(cli) $(libs)
 	$$(say_link)
 	$$(Q)$$(call link,$(libs_$(1)))
 endef
@@ -169,7 +169,7 @@ $(foreach t,$(tool_dirs),$(eval $(call tool,$(t))))
 # --- tests ----------------------------------------------------------------
 # A test that needs link flags of its own has a line "/* LDFLAGS: -Wl,--wrap=malloc */".
 own_ldflags = $$(sed -n 's|^/\* LDFLAGS: \(.*\) \*/$$|\1|p' $(1))
-$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(cli) $(tool_libs) $(libs)
+$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(tool_libs) $(cli) $(libs)
 	$(say_link)
 	$(Q)$(call link,-lcmocka $(tool_ldlibs) $(call own_ldflags,tests/unit/$*.c))
 # A test with kernels of its own has them in a .cu beside it.
@@ -177,7 +177,7 @@ $(foreach t,$(patsubst tests/unit/%.cu,%,$(wildcard tests/unit/*.cu)),$(eval $(B
 $(BUILD)/fuzz-regress/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/regress.o $(libs)
 	$(say_link)
 	$(Q)$(call link)
-$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/bench_%.o $(cli) $(tool_libs) $(libs)
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/bench_%.o $(tool_libs) $(cli) $(libs)
 	$(say_link)
 	$(Q)$(call link,$(tool_ldlibs))
 define gen
