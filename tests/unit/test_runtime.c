@@ -39,8 +39,9 @@ static void golden_logits(void **state)
         {"m1.gguf", "m1.thr1e30.logits.f32", 1e30f, 5e-2f},
         {"mmask.gguf", "mmask.logits.f32", NAN, 5e-2f},
         {"f512_small.gguf", "f512_small.fixed.logits.f32", NAN, 5e-2f},
-        /* The original quantizes z to int8, we do not: its own reference is 0.21 away. */
-        {"m256.q4_0.gguf", "m256.q4_0.thr-1e30.logits.f32", -1e30f, 0.25f},
+        /* The original rounds the products that enter the down projection to int8, we do not:
+         * that moves logits by up to 0.3, where a wrong mask or decoder moves them by 10. */
+        {"m256.q4_0.gguf", "m256.q4_0.thr-1e30.logits.f32", -1e30f, 0.5f},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char path[128];
