@@ -99,24 +99,24 @@ hs_status hs_placement_add_ledger(hs_placement *p, const char *what, int32_t lay
 
 /* ---- reading: the two tensors of a layer -------------------------------------------------- */
 
-static hs_status find_index(const hs_gguf *g, uint32_t l, const char *what,
-                            const hs_gguf_tensor **out, hs_err *err)
+/* NULL when the file has no such list; what is wrong is recorded, a fault of the format. */
+static const hs_gguf_tensor *find_list(const hs_gguf *g, uint32_t l, const char *what, hs_err *err)
 {
     char name[HS_GGUF_MAX_NAME + 1];
     snprintf(name, sizeof name, "blk.%u.%s", l, what);
     const hs_gguf_tensor *t = hs_gguf_tensor_find(g, name);
     if (!t)
-        return hs_fail(err, HS_ERR_FORMAT, "%s: missing", name);
-    if (t->dtype != HS_I32)
-        return hs_fail(err, HS_ERR_FORMAT, "%s: expected type I32, got %s", name,
-                       hs_dtype_name(t->dtype));
-    if (t->n_dims != 1)
-        return hs_fail(err, HS_ERR_FORMAT, "%s: expected 1 dimension, got %u", name, t->n_dims);
-    if (t->ne[0] > MAX_N_FF)
-        return hs_fail(err, HS_ERR_FORMAT, "%s: expected at most %d entries, got %" PRIu64, name,
-                       MAX_N_FF, t->ne[0]);
-    *out = t;
-    return HS_OK;
+        hs_fail(err, HS_ERR_FORMAT, "%s: missing", name);
+    else if (t->dtype != HS_I32)
+        hs_fail(err, HS_ERR_FORMAT, "%s: expected type I32, got %s", name, hs_dtype_name(t->dtype));
+    else if (t->n_dims != 1)
+        hs_fail(err, HS_ERR_FORMAT, "%s: expected 1 dimension, got %u", name, t->n_dims);
+    else if (t->ne[0] > MAX_N_FF)
+        hs_fail(err, HS_ERR_FORMAT, "%s: expected at most %d entries, got %" PRIu64, name, MAX_N_FF,
+                t->ne[0]);
+    else
+        return t;
+    return NULL;
 }
 
 /* The bucket against the index: both must name the same neurons, in ascending order. */
@@ -148,12 +148,10 @@ static hs_status read_bucket(const hs_gguf_tensor *idx, const hs_gguf_tensor *bu
 
 static hs_status read_layer(hs_placement_layer *y, const hs_gguf *g, uint32_t l, hs_err *err)
 {
-    const hs_gguf_tensor *idx, *bucket;
-    hs_status s = find_index(g, l, "gpu_idx", &idx, err);
-    if (s == HS_OK)
-        s = find_index(g, l, "gpu_bucket", &bucket, err);
-    if (s != HS_OK)
-        return s;
+    const hs_gguf_tensor *idx = find_list(g, l, "gpu_idx", err);
+    const hs_gguf_tensor *bucket = idx ? find_list(g, l, "gpu_bucket", err) : NULL;
+    if (!bucket)
+        return HS_ERR_FORMAT;
     if (!idx->ne[0])
         return hs_fail(err, HS_ERR_FORMAT, "%s: expected at least one neuron", idx->name);
     uint32_t ones = 0;

@@ -196,6 +196,62 @@ static void test_brute_force(void **state)
     }
 }
 
+/* The textbook knapsack, one byte at a time: no bound, no pruning, no dominance. */
+static int64_t plain_dp(const hs_solve_problem *p)
+{
+    const size_t n = (size_t)p->capacity + 1;
+    int64_t *best = calloc(n, sizeof *best), *next = calloc(n, sizeof *next);
+    assert_non_null(best);
+    assert_non_null(next);
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        const hs_solve_layer *y = &p->layer[l];
+        memcpy(next, best, n * sizeof *next);
+        for (uint32_t k = y->min_groups ? y->min_groups : 1; k <= y->n_groups; k++)
+            for (size_t c = (size_t)y->bytes[k]; c < n; c++)
+                if (best[c - y->bytes[k]] + y->value[k] > next[c])
+                    next[c] = best[c - y->bytes[k]] + y->value[k];
+        int64_t *t = best;
+        best = next;
+        next = t;
+    }
+    const int64_t v = best[n - 1];
+    free(best);
+    free(next);
+    return v;
+}
+
+/* Problems with many layers, where the bound leaves a wide choice. */
+static void test_plain_dp(void **state)
+{
+    (void)state;
+    rng_state = 4711;
+    int improved = 0;
+    for (int i = 0; i < 300; i++) {
+        shape s = {.n_layer = 4 + below(20), .group = 1 + below(3)};
+        s.min_neurons = below(2) ? 0 : below(9 * s.group);
+        uint64_t all = 0;
+        for (uint32_t l = 0; l < s.n_layer; l++) {
+            s.n_ff[l] = 1 + below(14 * s.group);
+            s.prices.each[l] = i & 1 ? 5 : 1 + below(12);
+            all += price(&s.prices, l, s.n_ff[l]);
+        }
+        s.capacity = below((uint32_t)all + 1);
+        int64_t **c = random_counts(&s, i % 3 ? 1000 : 20);
+        hs_solve_problem *p = build(&s, c);
+        const int64_t truth = plain_dp(p);
+        const hs_solve_params q = params(HS_SOLVE_EXACT);
+        hs_solve_result r = must_solve(p, &q);
+        check_rules(p, &r);
+        assert_int_equal(r.value, truth);
+        assert_int_equal(r.bound, truth);
+        improved += r.lagrange_bound > truth;
+        hs_solve_result_fini(&r);
+        hs_solve_problem_free(p);
+        free_counts(&s, c);
+    }
+    assert_true(improved > 150); /* or the search had nothing to do */
+}
+
 /* Layers of different types and heat, too large to try everything: two methods that have
  * nothing in common must agree. */
 static void test_methods_agree(void **state)
@@ -701,21 +757,14 @@ static void test_golden_case(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_brute_force),
-        cmocka_unit_test(test_methods_agree),
-        cmocka_unit_test(test_order_breaks_ties_by_index),
-        cmocka_unit_test(test_capacity_is_exact),
-        cmocka_unit_test(test_odd_sizes),
-        cmocka_unit_test(test_degenerate),
-        cmocka_unit_test(test_minimum_changes_the_answer),
-        cmocka_unit_test(test_large_minimum),
-        cmocka_unit_test(test_time_limit),
-        cmocka_unit_test(test_interruption),
-        cmocka_unit_test(test_bad_counts),
-        cmocka_unit_test(test_screening),
-        cmocka_unit_test(test_large_numbers),
-        cmocka_unit_test(test_glpk_abort),
-        cmocka_unit_test(test_glpk_verdicts),
+        cmocka_unit_test(test_brute_force),       cmocka_unit_test(test_plain_dp),
+        cmocka_unit_test(test_methods_agree),     cmocka_unit_test(test_order_breaks_ties_by_index),
+        cmocka_unit_test(test_capacity_is_exact), cmocka_unit_test(test_odd_sizes),
+        cmocka_unit_test(test_degenerate),        cmocka_unit_test(test_minimum_changes_the_answer),
+        cmocka_unit_test(test_large_minimum),     cmocka_unit_test(test_time_limit),
+        cmocka_unit_test(test_interruption),      cmocka_unit_test(test_bad_counts),
+        cmocka_unit_test(test_screening),         cmocka_unit_test(test_large_numbers),
+        cmocka_unit_test(test_glpk_abort),        cmocka_unit_test(test_glpk_verdicts),
         cmocka_unit_test(test_golden_case),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

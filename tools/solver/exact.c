@@ -12,11 +12,11 @@
 /* Partial plans kept over all layers, and in one list while a layer is merged; 24 bytes each. */
 enum { MAX_STATES = 1 << 22, MAX_LISTS = 64 };
 
-/* A partial plan of layers 0..l. */
+/* A plan of the first layers. */
 typedef struct state {
     uint64_t cost;
     int64_t value;
-    uint32_t parent; /* in the list of layer l - 1 */
+    uint32_t parent; /* in the list of one layer less */
     uint32_t choice; /* index in core->choice */
 } state;
 
@@ -28,15 +28,16 @@ typedef struct list {
 
 typedef struct search {
     hs_core *core;
+    uint32_t n_layer;
     hs_wide delta;
     uint64_t *least, *most; /* [n_layer + 1]: cost of the layers from l on, within delta */
-    list *layer;            /* [n_layer]: the partial plans, for tracing back */
+    list *layer;            /* [n_layer + 1]: the plans of the first l layers, for tracing back */
     size_t n_states;
 } search;
 
 static void drop_lists(search *x)
 {
-    for (uint32_t l = 0; l < x->core->problem->n_layer; l++) {
+    for (uint32_t l = 0; l <= x->n_layer; l++) {
         free(x->layer[l].s);
         x->layer[l] = (list){0};
     }
@@ -144,8 +145,7 @@ static hs_status collapse(stack *t, bool all, hs_err *err)
     return s;
 }
 
-static hs_status add_layer(search *x, const list *in, uint32_t l, hs_wide peaks, list *out,
-                           hs_err *err)
+static hs_status add_layer(search *x, uint32_t l, hs_wide peaks, hs_err *err)
 {
     const hs_core *c = x->core;
     stack t = {.n = 0};
@@ -155,7 +155,7 @@ static hs_status add_layer(search *x, const list *in, uint32_t l, hs_wide peaks,
             continue;
         s = hs_core_tick(c, err);
         if (s == HS_OK)
-            s = extend(x, in, l, i, peaks, &t.at[t.n], err);
+            s = extend(x, &x->layer[l], l, i, peaks, &t.at[t.n], err);
         if (s != HS_OK)
             break;
         t.rank[t.n++] = 0;
@@ -164,7 +164,7 @@ static hs_status add_layer(search *x, const list *in, uint32_t l, hs_wide peaks,
     if (s == HS_OK)
         s = collapse(&t, true, err);
     if (s == HS_OK && t.n) {
-        *out = t.at[0];
+        x->layer[l + 1] = t.at[0];
         t.n = 0;
     }
     for (size_t i = 0; i < t.n; i++)
@@ -180,9 +180,9 @@ static hs_status trace(search *x, hs_err *err)
     uint32_t *groups = calloc((size_t)n + 1, sizeof *groups);
     if (!groups)
         return hs_fail(err, HS_ERR_NOMEM, "exact solver: out of memory");
-    size_t j = x->layer[n - 1].n - 1;
+    size_t j = x->layer[n].n - 1;
     for (uint32_t l = n; l-- > 0;) {
-        const state *s = &x->layer[l].s[j];
+        const state *s = &x->layer[l + 1].s[j];
         groups[l] = c->choice[s->choice].k;
         j = s->parent;
     }
@@ -194,24 +194,23 @@ static hs_status trace(search *x, hs_err *err)
 /* The best plan with a loss of at most delta, if there is one. */
 static hs_status search_within(search *x, bool *found, hs_err *err)
 {
-    const uint32_t n = x->core->problem->n_layer;
-    state root = {0};
-    const list empty = {&root, 1}, *in = &empty;
+    const uint32_t n = x->n_layer;
     hs_wide peaks = 0;
     hs_status s = HS_OK;
     *found = false;
     cost_ranges(x);
-    for (uint32_t l = 0; s == HS_OK && l < n; l++) {
+    x->layer[0].s = calloc(1, sizeof *x->layer[0].s);
+    if (!x->layer[0].s)
+        return hs_fail(err, HS_ERR_NOMEM, "exact solver: out of memory");
+    x->layer[0].n = 1;
+    for (uint32_t l = 0; s == HS_OK && l < n && x->layer[l].n; l++) {
         peaks += x->core->peak[l];
-        s = add_layer(x, in, l, peaks, &x->layer[l], err);
-        in = &x->layer[l];
-        x->n_states += in->n;
+        s = add_layer(x, l, peaks, err);
+        x->n_states += x->layer[l + 1].n;
         if (s == HS_OK && x->n_states > MAX_STATES)
             s = too_many(err);
-        if (!in->n)
-            break;
     }
-    if (s == HS_OK && in->n) {
+    if (s == HS_OK && x->layer[n].n) {
         s = trace(x, err);
         *found = true;
     }
@@ -258,7 +257,7 @@ static hs_status rounds(search *x, double gap, hs_core_end *end, hs_err *err)
 hs_status hs_core_exact(hs_core *c, double gap, hs_core_end *end, hs_err *err)
 {
     const size_t n = (size_t)c->problem->n_layer + 1;
-    search x = {.core = c};
+    search x = {.core = c, .n_layer = c->problem->n_layer};
     hs_err why = {0};
     *end = HS_END_OPTIMAL;
     x.least = calloc(n, sizeof *x.least);
