@@ -147,9 +147,11 @@ hs_status hs_conv_write_data(hs_gguf_writer *w, const hs_conv_plan *p, hs_conv_s
     *stats = (hs_conv_stats){0};
     hs_status s = start(&st, p);
     for (size_t i = 0; i < p->n && s == HS_OK; i++) {
+        const hs_conv_item *it = &p->item[i];
         hs_conv_stats of = {0};
-        s = write_item(&st, &p->item[i], &of);
-        warn_losses(&p->item[i], &of, cli);
+        hs_cli_debug(cli, "%s: %s -> %s", it->name, it->src->elem_name, hs_dtype_name(it->dtype));
+        s = write_item(&st, it, &of);
+        warn_losses(it, &of, cli);
         stats->too_large += of.too_large;
         stats->flushed += of.flushed;
         stats->not_finite += of.not_finite;
