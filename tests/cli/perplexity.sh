@@ -47,13 +47,13 @@ near "Q4_0: perplexity of F32" 0.06 "$first" "$(value perplexity "$tmp/out")"
 
 # --- what must not matter ---
 for model in "$f32" "$tmp/Q4_0.gguf"; do
-    name=$(basename "$model" .gguf)
-    check "$name: one thread" ppl -m "$model" --json --chunks 1 -t 1
+    kind=$(basename "$model" .gguf)
+    check "$kind: one thread" ppl -m "$model" --json --chunks 1 -t 1
     cp "$tmp/out" "$tmp/one"
-    check "$name: three threads" ppl -m "$model" --json --chunks 1 -t 3
-    same "$name: threads do not matter" "$tmp/one" "$tmp/out"
-    check "$name: scalar" ppl -m "$model" --json --chunks 1 --cpu scalar
-    same "$name: the CPU level does not matter" "$tmp/one" "$tmp/out"
+    check "$kind: three threads" ppl -m "$model" --json --chunks 1 -t 3
+    same "$kind: threads do not matter" "$tmp/one" "$tmp/out"
+    check "$kind: scalar" ppl -m "$model" --json --chunks 1 --cpu scalar
+    same "$kind: the CPU level does not matter" "$tmp/one" "$tmp/out"
 done
 check "sparsity off" ppl -m "$f32" --json --chunks 1 --sparsity off
 off=$(value perplexity "$tmp/out")
