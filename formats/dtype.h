@@ -41,10 +41,10 @@ typedef enum hs_dtype {
 
 typedef struct hs_dtype_info {
     hs_dtype id;
-    const char *name;      /* as the field writes it: "F16", "Q4_0", "Q6_K" */
-    uint32_t block_elems;  /* elements per block; 1 for plain types */
-    uint32_t block_bytes;  /* bytes per block */
-    int file_type;         /* value of general.file_type for a file mainly of this type; -1 */
+    const char *name;     /* as the field writes it: "F16", "Q4_0", "Q6_K" */
+    uint32_t block_elems; /* elements per block; 1 for plain types */
+    uint32_t block_bytes; /* bytes per block */
+    int file_type;        /* value of general.file_type for a file mainly of this type; -1 */
     /* n elements, a multiple of block_elems.  NULL: we know the size of this type and cannot
      * compute with it, so nothing that computes accepts it. */
     void (*decode)(float *dst, const void *src, size_t n);

@@ -40,35 +40,35 @@ typedef struct hs_str {
 } hs_str;
 
 typedef struct hs_kv {
-    hs_str key;             /* 1..65535 bytes, no NUL inside */
+    hs_str key; /* 1..65535 bytes, no NUL inside */
     hs_kv_type type;
-    hs_kv_type elem;        /* of an array; never HS_KV_ARRAY */
-    uint64_t count;         /* of an array */
-    const uint8_t *raw;     /* the value's bytes (a string or array: after its length / header) */
+    hs_kv_type elem;    /* of an array; never HS_KV_ARRAY */
+    uint64_t count;     /* of an array */
+    const uint8_t *raw; /* the value's bytes (a string or array: after its length / header) */
     size_t raw_bytes;
 } hs_kv;
 
 typedef struct hs_gguf_tensor {
     char name[HS_GGUF_MAX_NAME + 1];
     hs_dtype dtype;
-    uint32_t n_dims;            /* 1..4 */
-    uint64_t ne[4];             /* ne[0] varies fastest; unused ones are 1 */
-    uint64_t offset;            /* from the start of the data section */
+    uint32_t n_dims; /* 1..4 */
+    uint64_t ne[4];  /* ne[0] varies fastest; unused ones are 1 */
+    uint64_t offset; /* from the start of the data section */
     uint64_t bytes;
-    const uint8_t *data;        /* NULL when bytes is 0 */
+    const uint8_t *data; /* NULL when bytes is 0 */
 } hs_gguf_tensor;
 
 typedef struct hs_gguf {
-    bool pwri;                  /* magic PWRI: sparse layout, old type numbers */
+    bool pwri; /* magic PWRI: sparse layout, old type numbers */
     uint32_t version;
     uint32_t alignment;
     uint64_t data_start;
     size_t n_kv, n_tensors;
-    hs_kv *kv;                  /* in file order */
-    hs_gguf_tensor *tensors;    /* in file order */
-    hs_map map;                 /* owned; empty after hs_gguf_parse */
-    size_t *by_name;            /* owned: tensor indices sorted by name */
-    size_t *by_key;             /* owned: KV indices sorted by key */
+    hs_kv *kv;               /* in file order */
+    hs_gguf_tensor *tensors; /* in file order */
+    hs_map map;              /* owned; empty after hs_gguf_parse */
+    size_t *by_name;         /* owned: tensor indices sorted by name */
+    size_t *by_key;          /* owned: KV indices sorted by key */
 } hs_gguf;
 
 /* Open and check `path`; messages start with it. */
@@ -97,8 +97,8 @@ HS_NODISCARD hs_status hs_gguf_array(const hs_gguf *g, const char *key, hs_kv_ty
 /* Walk a string array: `pos` starts at 0 and is advanced; call it kv->count times. */
 hs_str hs_kv_next_str(const hs_kv *kv, size_t *pos);
 /* Element i of a numeric array, or a scalar with i = 0, as stored, widened. */
-int64_t hs_kv_int(const hs_kv *kv, uint64_t i);   /* integer and bool types */
-double hs_kv_real(const hs_kv *kv, uint64_t i);   /* F32, F64 and integer types */
+int64_t hs_kv_int(const hs_kv *kv, uint64_t i); /* integer and bool types */
+double hs_kv_real(const hs_kv *kv, uint64_t i); /* F32, F64 and integer types */
 /* "u32", "string", "array"… */
 const char *hs_kv_type_name(uint32_t type);
 /* Bytes of one value; 0 for strings, arrays and unknown types. */
