@@ -20,27 +20,32 @@ static int columns(const char *s, size_t n)
     return c;
 }
 
-/* Length of the next piece: up to a space outside brackets. */
-static size_t piece(const char *s)
+/* Length of the next piece: up to a space outside brackets, in a command line also outside
+ * quotes. */
+static size_t piece(const char *s, bool command)
 {
     size_t n = 0;
     int depth = 0;
-    for (; s[n] && (s[n] != ' ' || depth > 0); n++) {
+    bool quoted = false;
+    for (; s[n] && (s[n] != ' ' || depth > 0 || quoted); n++) {
         depth += s[n] == '[';
         depth -= s[n] == ']';
+        quoted ^= command && s[n] == '\'';
     }
     return n;
 }
 
-/* Print words from column `at`, continuing lines at `indent`; ends the line. */
-static void fill(const char *s, int at, int indent)
+/* Print words from column `at`, continuing lines at `indent`; ends the line.  Lines of a
+ * command end with the backslash a shell needs. */
+static void fill(const char *s, int at, int indent, bool command)
 {
+    const int right = command ? COLUMNS - 2 : COLUMNS;
     bool first = true;
     while (*s) {
-        const size_t n = piece(s);
+        const size_t n = piece(s, command);
         const int width = columns(s, n);
-        if (!first && at + 1 + width > COLUMNS) {
-            printf("\n%*s", indent, "");
+        if (!first && at + 1 + width > right) {
+            printf("%s\n%*s", command ? " \\" : "", indent, "");
             at = indent;
         } else if (!first) {
             putchar(' ');
@@ -76,15 +81,15 @@ static void print_option(const hs_opt *o)
         printf("\n%*s", HELP_COLUMN, "");
     else
         printf("%*s", HELP_COLUMN - at, "");
-    fill(text, HELP_COLUMN, HELP_COLUMN);
+    fill(text, HELP_COLUMN, HELP_COLUMN, false);
 }
 
 void hs_cli_print_help(const hs_cli *cli, const hs_opt *opts)
 {
     const int at = printf("Usage: %s ", cli->program);
-    fill(cli->synopsis, at, at);
+    fill(cli->synopsis, at, at, false);
     putchar('\n');
-    fill(cli->summary, 0, 0);
+    fill(cli->summary, 0, 0, false);
     if (opts->type != HS_OPT_GROUP)
         printf("\nOptions:\n");
     for (; opts->type != HS_OPT_END; opts++) {
@@ -93,8 +98,10 @@ void hs_cli_print_help(const hs_cli *cli, const hs_opt *opts)
         else
             print_option(opts);
     }
-    if (cli->example)
-        printf("\nExample:\n  %s %s\n", cli->program, cli->example);
+    if (cli->example) {
+        printf("\nExample:\n  %s ", cli->program);
+        fill(cli->example, (int)strlen(cli->program) + 3, 6, true);
+    }
 }
 
 void hs_cli_print_version(const hs_cli *cli)

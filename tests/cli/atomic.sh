@@ -15,7 +15,7 @@ check "profile" "$bin/hotset-profile" $profile_args -o "$tmp/ref/profile"
 
 # start WHAT MEASURE-OPTIONS OUTPUT [--force]: run it under measure.
 start() {
-    what=$1 options=$2 output=$3
+    local what=$1 options=$2 output=$3
     shift 3
     case $what in
     convert) "$measure" $options "$bin/hotset-convert" -q "$data" --predictor "$data/predictor" --outtype f32 -o "$output" "$@" ;;
@@ -37,7 +37,7 @@ echo "an older file" >"$tmp/old"
 for what in convert quantize profile; do
     mkdir "$tmp/d"
     start $what -s "$tmp/d/x" || not_ok "$what under measure"
-    ms=$(cut -d' ' -f1 "$tmp/out")
+    ms=$(tail -n 1 "$tmp/out" | cut -d' ' -f1)
     stopped=0 killed=0
     for sig in 2 15 9; do
         for part in 1 3 5 7 9; do
@@ -65,6 +65,7 @@ done
 
 # no_room NAME STATUS FOLDER: each program fails with one line naming the output.
 no_room() {
+    local what rc
     for what in convert quantize profile; do
         start $what "" "$3/x"
         rc=$?

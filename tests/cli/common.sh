@@ -1,4 +1,4 @@
-# For tests/cli/*.sh:   . tests/cli/common.sh      (first line; $1 is the build folder)
+# For tests/cli/*.sh (shells with `local`, as dash and bash):   . tests/cli/common.sh      (first line; $1 is the build folder)
 # A script runs from the repository root, works in $tmp, finds programs in $bin and ends with
 # `finish`.  HS_SAN names the sanitizers of the build, if any.
 
@@ -19,6 +19,7 @@ ok() {
 
 # not_ok NAME [DETAIL...]
 not_ok() {
+    local detail
     failed=$((failed + 1))
     echo "not ok - $1"
     shift
@@ -27,7 +28,7 @@ not_ok() {
 
 # expect STATUS NAME COMMAND...: its exit status; stdout is left in $tmp/out, stderr in $tmp/err.
 expect() {
-    want=$1 name=$2
+    local want=$1 name=$2 got
     shift 2
     "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
     got=$?
@@ -41,7 +42,7 @@ expect() {
 
 # check NAME COMMAND...: it exits 0.
 check() {
-    name=$1
+    local name=$1
     shift
     expect 0 "$name" "$@"
 }
@@ -53,6 +54,7 @@ has() {
 
 # same NAME A B: equal bytes.
 same() {
+    local difference
     if difference=$(cmp "$2" "$3" 2>&1); then ok "$1"; else not_ok "$1" "$difference"; fi
 }
 
@@ -63,7 +65,7 @@ equal() {
 
 # one_error NAME STATUS REGEX COMMAND...: the status, one line on stderr that matches, no stdout.
 one_error() {
-    name=$1 want=$2 regex=$3
+    local name=$1 want=$2 regex=$3 got
     shift 3
     "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
     got=$?
@@ -77,6 +79,7 @@ one_error() {
 
 # needs PROGRAM...: skip the script when one is not built.
 needs() {
+    local program
     for program; do
         [ -x "$bin/hotset-$program" ] || {
             echo "hotset-$program is not built"

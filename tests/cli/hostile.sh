@@ -14,7 +14,7 @@ printf 'a b a' >"$tmp/text"
 
 # reject FILE COMMAND...
 reject() {
-    file=$1
+    local file=$1 got name
     shift
     rm -rf "$o"
     mkdir "$o"
