@@ -9,7 +9,7 @@ f32=$tmp/ref/f32.gguf
 check "convert" convert -o "$f32"
 check "quantize" "$bin/hotset-quantize" -q "$f32" "$tmp/ref/quantize" Q4_0
 cp "$f32" "$tmp/ref/convert"
-head -c 60000 "$data/calibration.txt" >"$tmp/text"
+head -c 8000 "$data/calibration.txt" >"$tmp/text"
 profile_args="-q -m $f32 -i $tmp/text -c 256"
 check "profile" "$bin/hotset-profile" $profile_args -o "$tmp/ref/profile"
 
