@@ -266,12 +266,12 @@ static hs_status write_plan(job *j, const hs_verify *v, hs_err *err)
 }
 
 /* PowerInfer compares this figure with what its own dense part leaves free. */
-static void set_plain_capacity(job *j)
+static hs_status set_plain_capacity(job *j, hs_err *err)
 {
     hs_placement bare = *j->plan;
     hs_placement_layer *layer = malloc(bare.n_layer * sizeof *layer);
     if (!layer)
-        return;
+        return hs_fail(err, HS_ERR_NOMEM, "placement: out of memory");
     for (uint32_t l = 0; l < bare.n_layer; l++)
         layer[l] =
             (hs_placement_layer){.n_ff = bare.layer[l].n_ff, .n_device = bare.layer[l].n_device};
@@ -279,6 +279,7 @@ static void set_plain_capacity(job *j)
     bare.output = false;
     j->plan->vram_capacity = hs_budget_total(j->model, &bare);
     free(layer);
+    return HS_OK;
 }
 
 static hs_status run(job *j, hs_err *err)
@@ -297,8 +298,9 @@ static hs_status run(job *j, hs_err *err)
                          .min_neurons = (uint32_t)o->min_neurons,
                          .plain = o->plain};
     if (o->plain)
-        set_plain_capacity(j);
-    s = o->dry_run ? hs_verify_placement(&v, j->plan, err) : write_plan(j, &v, err);
+        s = set_plain_capacity(j, err);
+    if (s == HS_OK)
+        s = o->dry_run ? hs_verify_placement(&v, j->plan, err) : write_plan(j, &v, err);
     if (s != HS_OK)
         return s;
     warn(j);
