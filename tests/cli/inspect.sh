@@ -44,7 +44,7 @@ check "a placement of the original" "$ins" $golden/solver/cap5000_batch256.gpuid
 field "its kind" kind '"placement (gpuidx)"'
 field "its layers" layers 12
 one_error "of another model" 3 "12 layers" "$ins" $golden/solver/cap5000_batch256.gpuidx -m "$m"
-one_error "-m for a model" 2 "-m is for" "$ins" "$m" -m "$m"
+one_error "-m for a model" 3 "neither a profile nor a placement" "$ins" "$m" -m "$m"
 
 # The last 4 bytes of the first tensor's data: an F16 infinity there.
 cp "$golden/m1.gguf" "$tmp/inf.gguf"

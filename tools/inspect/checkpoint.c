@@ -134,7 +134,8 @@ static hs_status check_all(const hs_checkpoint *c, json_t *report, hs_err *err)
 hs_status inspect_checkpoint(const inspect_options *o, json_t *report, hs_err *err)
 {
     if (o->model)
-        return hs_fail(err, HS_ERR_USAGE, "%s: -m is for a profile or a placement", o->path);
+        return hs_fail(err, HS_ERR_FORMAT,
+                       "%s: is neither a profile nor a placement, which -m needs", o->path);
     hs_checkpoint *c;
     hs_status s = hs_checkpoint_open_file(&c, o->path, err);
     if (s != HS_OK)

@@ -305,6 +305,35 @@ static hs_status add_vocabulary(const hs_gguf *g, json_t *report, hs_err *err)
     return HS_OK;
 }
 
+/* What no supported or future model has. */
+static hs_status check_names(const hs_gguf *g, hs_err *err)
+{
+    hs_str arch = {0};
+    uint32_t layers = UINT32_MAX;
+    char key[96];
+    hs_status s = hs_gguf_str(g, "general.architecture", &arch, err);
+    if (s != HS_OK || !arch.p)
+        return s;
+    bool name = arch.n > 0 && arch.n < 64;
+    for (size_t i = 0; name && i < arch.n; i++)
+        name = arch.p[i] > 0x20 && arch.p[i] < 0x7f;
+    if (!name)
+        return hs_fail(err, HS_ERR_FORMAT, "general.architecture: expected a name, got '%.*s'",
+                       (int)(arch.n < 64 ? arch.n : 64), arch.p);
+    snprintf(key, sizeof key, "%.*s.block_count", (int)arch.n, arch.p);
+    if ((s = hs_gguf_u32(g, key, &layers, err)) != HS_OK)
+        return s;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const hs_gguf_tensor *t = &g->tensors[i];
+        if (!strncmp(t->name, "blk.", 4) && strtoull(t->name + 4, NULL, 10) >= layers)
+            return hs_fail(err, HS_ERR_FORMAT, "tensor %s: %s is %u", t->name, key, layers);
+        if (t->dtype >= HS_I8 && t->dtype <= HS_I64 && hs_str_eq(arch, "llama"))
+            return hs_fail(err, HS_ERR_FORMAT, "tensor %s: type %s, expected a float or block type",
+                           t->name, hs_dtype_name(t->dtype));
+    }
+    return HS_OK;
+}
+
 /* Whether the runtime takes it; a fault of the file is one of the inspection too. */
 static hs_status add_runnable(const inspect_options *o, json_t *report, hs_err *err)
 {
@@ -334,7 +363,9 @@ static hs_status inspect_model(const inspect_options *o, const hs_gguf *g, json_
         add_activation(g, report);
         add_predictors(g, report);
     }
-    hs_status s = add_vocabulary(g, report, err);
+    hs_status s = check_names(g, err);
+    if (s == HS_OK)
+        s = add_vocabulary(g, report, err);
     if (s != HS_OK)
         return hs_ctx(err, s, "%s: ", o->path);
     if (vocab_only)
@@ -545,7 +576,8 @@ hs_status inspect_gguf(const inspect_options *o, json_t *report, hs_err *err)
     else if (placement)
         s = inspect_placement(o, g, report, err);
     else if (o->model)
-        s = hs_fail(err, HS_ERR_USAGE, "%s: -m is for a profile or a placement", o->path);
+        s = hs_fail(err, HS_ERR_FORMAT, "%s: is neither a profile nor a placement, which -m needs",
+                    o->path);
     else
         s = inspect_model(o, g, report, err);
     if (o->kv)
