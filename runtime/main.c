@@ -441,7 +441,7 @@ static hs_status set_up_choice(run *r, hs_err *err)
     r->ids = calloc(hs_session_n_ctx(r->s) + 1, sizeof *r->ids);
     if (o->has_logits) {
         r->logits = json_array();
-        r->sorted = calloc(r->model.n_vocab, sizeof *r->sorted);
+        r->sorted = calloc((size_t)r->model.n_vocab + 1, sizeof *r->sorted);
     }
     if (!r->ids || (o->has_logits && (!r->logits || !r->sorted)))
         return no_memory(err);

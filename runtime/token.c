@@ -171,7 +171,7 @@ static hs_status push_piece(encoder *e, hs_str s)
     for (;;) {
         const int32_t id = hs_vocab_find(e->v, s.p, s.n);
         const bool unused = id >= 0 && e->v->type[id] == HS_TOKEN_UNUSED;
-        if (unused && e->split[id]) {
+        if (unused && e->split && e->split[id]) {
             if (!grow(&e->todo, n, &e->cap_todo, sizeof *e->todo))
                 return no_memory(e);
             const size_t k = e->split[id];
@@ -231,7 +231,7 @@ static hs_status try_pair(encoder *e, const char *part, int32_t left, int32_t ri
     if (id < 0)
         return HS_OK;
     if (e->v->type[id] == HS_TOKEN_UNUSED)
-        e->split[id] = l->n;
+        e->split[id] = l->n; /* there when any piece is unused */
     return heap_push(e, (pair){e->v->score[id], left, right, (uint32_t)n});
 }
 
@@ -303,16 +303,16 @@ static hs_status encode_fragment(encoder *e, const char *p, size_t n, bool prefi
     size_t spaces = prefix, k = 0;
     for (size_t i = 0; i < n; i++)
         spaces += p[i] == ' ';
-    char *t = malloc(n + 3 * spaces);
+    char *t = malloc(n + 3 * spaces + 1);
     if (!t)
         return no_memory(e);
     if (prefix) {
-        memcpy(t, "\xe2\x96\x81", 3);
+        memcpy(t, hs_space_mark, sizeof hs_space_mark);
         k = 3;
     }
     for (size_t i = 0; i < n; i++) {
         if (p[i] == ' ') {
-            memcpy(t + k, "\xe2\x96\x81", 3);
+            memcpy(t + k, hs_space_mark, sizeof hs_space_mark);
             k += 3;
         } else {
             t[k++] = p[i];

@@ -12,8 +12,6 @@
 
 #define KEY "tokenizer.ggml."
 
-static const char space_mark[3] = {'\xe2', '\x96', '\x81'}; /* U+2581 */
-
 /* ---- look-up -------------------------------------------------------------------------- */
 
 static uint64_t hash_piece(const char *p, size_t n)
@@ -193,19 +191,19 @@ static hs_status check_model(const hs_gguf *g, hs_err *err)
 /* Pieces and scores. */
 static hs_status load_pieces(hs_vocab *v, const hs_gguf *g, hs_err *err)
 {
-    const hs_kv *tokens, *scores;
+    const hs_kv *tokens = NULL, *scores = NULL;
     hs_status s = hs_gguf_array(g, KEY "tokens", HS_KV_STRING, &tokens, err);
-    if (s == HS_OK && !tokens)
-        s = hs_fail(err, HS_ERR_FORMAT, KEY "tokens is missing");
-    if (s == HS_OK && (!tokens->count || tokens->count > INT32_MAX))
-        s = hs_fail(err, HS_ERR_FORMAT, KEY "tokens has %llu entries",
-                    (unsigned long long)tokens->count);
-    if (s == HS_OK)
-        s = hs_gguf_array(g, KEY "scores", HS_KV_F32, &scores, err);
     if (s != HS_OK)
         return s;
+    if (!tokens)
+        return hs_fail(err, HS_ERR_FORMAT, KEY "tokens is missing");
+    if (!tokens->count || tokens->count > INT32_MAX)
+        return hs_fail(err, HS_ERR_FORMAT, KEY "tokens has %llu entries",
+                       (unsigned long long)tokens->count);
     v->n = (uint32_t)tokens->count;
-    s = check_length(v, scores, KEY "scores", err);
+    s = hs_gguf_array(g, KEY "scores", HS_KV_F32, &scores, err);
+    if (s == HS_OK)
+        s = check_length(v, scores, KEY "scores", err);
     if (s != HS_OK)
         return s;
     v->piece = calloc(v->n, sizeof *v->piece);
@@ -334,8 +332,8 @@ static size_t put_marked(hs_str s, char *out, size_t cap)
     size_t k = 0;
     for (size_t i = 0; i < s.n; i++) {
         const bool space = s.p[i] == ' ';
-        const char *p = space ? space_mark : s.p + i;
-        for (size_t j = 0; j < (space ? sizeof space_mark : 1); j++, k++)
+        const char *p = space ? hs_space_mark : s.p + i;
+        for (size_t j = 0; j < (space ? sizeof hs_space_mark : 1); j++, k++)
             if (k < cap)
                 out[k] = p[j];
     }
@@ -466,9 +464,11 @@ static size_t put_text(hs_str s, char *out, size_t cap)
 {
     size_t k = 0;
     for (size_t i = 0; i < s.n; k++) {
-        const bool mark = s.n - i >= 3 && !memcmp(s.p + i, space_mark, 3);
-        if (k < cap)
-            out[k] = mark ? ' ' : s.p[i];
+        const bool mark = s.n - i >= 3 && !memcmp(s.p + i, hs_space_mark, 3);
+        if (k < cap && mark)
+            out[k] = ' ';
+        else if (k < cap)
+            out[k] = s.p[i];
         i += mark ? 3 : 1;
     }
     return k;
@@ -506,7 +506,7 @@ hs_status hs_vocab_decode(const hs_vocab *v, const int32_t *ids, size_t n, char 
             return hs_fail(err, HS_ERR_NOMEM, "out of memory for the text");
         bytes = (size_t)sum;
     }
-    char *t = malloc(bytes + 1);
+    char *t = calloc(bytes + 1, 1);
     if (!t)
         return hs_fail(err, HS_ERR_NOMEM, "out of memory for %zu bytes of text", bytes);
     size_t at = 0;

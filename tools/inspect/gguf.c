@@ -162,7 +162,7 @@ static hs_status check_tensor(const hs_gguf_tensor *t, bool *checked, hs_err *er
     }
     enum { STEP = 4096 };
     float v[STEP];
-    const uint64_t step = STEP / ti->block_elems * ti->block_elems;
+    const uint64_t step = (uint64_t)STEP / ti->block_elems * ti->block_elems;
     for (uint64_t i = 0; i < n; i += step) {
         const uint64_t k = n - i < step ? n - i : step;
         ti->decode(v, t->data + i / ti->block_elems * ti->block_bytes, (size_t)k);
@@ -338,17 +338,18 @@ static hs_status check_names(const hs_gguf *g, hs_err *err)
 static hs_status add_runnable(const inspect_options *o, json_t *report, hs_err *err)
 {
     hs_model *m;
-    const hs_status s = hs_model_load(&m, o->path, err);
+    hs_err why = {0};
+    const hs_status s = hs_model_load(&m, o->path, &why);
     json_object_set_new(report, "runs_here", json_boolean(s == HS_OK));
     if (s == HS_OK) {
         hs_model_free(m);
         return HS_OK;
     }
     if (s != HS_ERR_UNSUPPORTED)
-        return s;
+        return hs_fail(err, s, "%s", why.msg);
     const size_t n = strlen(o->path);
-    const bool prefixed = !strncmp(err->msg, o->path, n) && !strncmp(err->msg + n, ": ", 2);
-    inspect_warn(report, "does not run here: %s", err->msg + (prefixed ? n + 2 : 0));
+    const bool prefixed = !strncmp(why.msg, o->path, n) && !strncmp(why.msg + n, ": ", 2);
+    inspect_warn(report, "does not run here: %s", why.msg + (prefixed ? n + 2 : 0));
     return HS_OK;
 }
 

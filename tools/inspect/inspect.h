@@ -30,7 +30,7 @@ HS_NODISCARD hs_status inspect_gguf(const inspect_options *o, json_t *report, hs
 HS_NODISCARD hs_status inspect_checkpoint(const inspect_options *o, json_t *report, hs_err *err);
 
 /* Text of the report to stdout. */
-void inspect_print(const json_t *report);
+void inspect_print(json_t *report);
 
 /* A string from a file: invalid UTF-8 becomes U+FFFD, the rest after `max` bytes is cut. */
 json_t *inspect_string(const char *p, size_t n, size_t max);

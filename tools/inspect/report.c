@@ -27,8 +27,9 @@ json_t *inspect_string(const char *p, size_t n, size_t max)
         i += c ? c : 1;
     }
     if (end < n) {
-        memcpy(t + k, "\xe2\x80\xa6", 3);
-        k += 3;
+        static const char ellipsis[3] = {'\xe2', '\x80', '\xa6'};
+        memcpy(t + k, ellipsis, sizeof ellipsis);
+        k += sizeof ellipsis;
     }
     json_t *s = json_stringn(t, k);
     free(t);
@@ -213,14 +214,12 @@ static bool is_table(const json_t *v)
     return json_is_array(v) && json_is_object(json_array_get(v, 0));
 }
 
-void inspect_print(const json_t *report)
+void inspect_print(json_t *report)
 {
     const char *key;
     json_t *v;
     char text[4096];
-    /* jansson takes no const object to walk over. */
-    json_t *r = json_incref((json_t *)(uintptr_t)report);
-    json_object_foreach(r, key, v)
+    json_object_foreach(report, key, v)
     {
         if (is_table(v) || !strcmp(key, "warnings"))
             continue;
@@ -233,10 +232,9 @@ void inspect_print(const json_t *report)
         print_title(key);
         printf("%*s%s\n", columns(key) < 22 ? (int)(22 - columns(key)) : 1, "", text);
     }
-    json_object_foreach(r, key, v)
+    json_object_foreach(report, key, v)
     {
         if (is_table(v))
             print_table(key, v);
     }
-    json_decref(r);
 }
