@@ -121,6 +121,27 @@ same "a random seed is printed and repeats" "$tmp/a" "$tmp/b"
 has "a closing summary" "generated: 5 tokens, [0-9.]+ tokens/s" "$tmp/err"
 has "the share of neurons" "active neurons: [0-9.]+ %, of them on the device: 0.0 %" "$tmp/err"
 
+# --- the end token: here " the", the second greedy one; and a model that wants no BOS ---
+mkdir "$tmp/hf"
+cp "$data"/*.json "$data"/*.model "$data"/*.safetensors "$tmp/hf"
+sed 's/"eos_token": "[^"]*"/"eos_token": "▁the"/; s/"add_bos_token": true/"add_bos_token": false/' \
+    "$data/tokenizer_config.json" >"$tmp/hf/tokenizer_config.json"
+check "a model with another end" "$bin/hotset-convert" -q "$tmp/hf" --outtype f32 -o "$tmp/end.gguf"
+e=$tmp/end.gguf
+check "stops there" "$run" -q -m "$e" --tokens "$(prompt 0)" -n 48 --temp 0 --json --logits 1
+equal "the end token is the last" "[301,261]" "$("$query" get "$tmp/out" tokens)"
+equal "and not in the text" '" that"' "$("$query" get "$tmp/out" text)"
+equal "one list of logits for each" 301,261 \
+    "$("$query" get "$tmp/out" logits.0.0.0),$("$query" get "$tmp/out" logits.1.0.0)"
+check "--ignore-eos" "$run" -q -m "$e" --tokens "$(prompt 0)" -n 20 --temp 0 --json --ignore-eos
+equal "goes on" 20 "$("$query" get "$tmp/out" tokens | tr ',' '\n' | wc -l)"
+equal "without the end token" "" "$("$query" get "$tmp/out" tokens | tr '[],' '\n\n\n' | grep -x 261)"
+check "no BOS wanted" "$run" -q -m "$e" -p "$text" -n 0 --json
+equal "none added" "[$(prompt 0 | sed 's/^1,//')]" "$("$query" get "$tmp/out" prompt_tokens)"
+check "still, without a prompt" "$run" -q -m "$e" -n 0 --json
+equal "BOS is the start" "[1]" "$("$query" get "$tmp/out" prompt_tokens)"
+one_error "an empty prompt there" 2 "nothing to start from" "$run" -q -m "$e" -p ''
+
 # --- limits ---
 check "the context ends it" "$run" -m "$m" -p "$text" -c 16 -n 100 --temp 0 --json --ignore-eos
 equal "after 7 tokens" 7 "$("$query" get "$tmp/out" tokens | tr ',' '\n' | wc -l)"
