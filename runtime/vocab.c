@@ -29,35 +29,36 @@ static uint64_t hash_piece(const char *p, size_t n)
     return h ^ h >> 29;
 }
 
+/* The slot that holds the piece, or the empty one where it belongs. */
+static hs_vocab_slot *find_slot(const hs_vocab *v, const char *p, size_t n, uint32_t *tag)
+{
+    const uint64_t h = hash_piece(p, n);
+    *tag = (uint32_t)(h >> 32);
+    for (size_t i = h & v->slot_mask;; i = (i + 1) & v->slot_mask) {
+        hs_vocab_slot *s = &v->slot[i];
+        if (s->id < 0 ||
+            (s->tag == *tag && v->piece[s->id].n == n && !memcmp(v->piece[s->id].p, p, n)))
+            return s;
+    }
+}
+
 int32_t hs_vocab_find(const hs_vocab *v, const char *p, size_t n)
 {
-    if (!n || n > v->max_piece)
-        return -1;
-    const uint64_t h = hash_piece(p, n);
-    for (size_t i = h & v->slot_mask;; i = (i + 1) & v->slot_mask) {
-        const hs_vocab_slot s = v->slot[i];
-        if (s.id < 0)
-            return -1;
-        if (s.tag == h >> 32 && v->piece[s.id].n == n && !memcmp(v->piece[s.id].p, p, n))
-            return s.id;
-    }
+    uint32_t tag;
+    return n && n <= v->max_piece ? find_slot(v, p, n, &tag)->id : -1;
 }
 
 /* Ids are inserted in ascending order, so the first of duplicates stays. */
 static void insert(hs_vocab *v, int32_t id)
 {
     const hs_str s = v->piece[id];
-    if (!s.n)
+    uint32_t tag;
+    hs_vocab_slot *slot = s.n ? find_slot(v, s.p, s.n, &tag) : NULL;
+    if (!slot || slot->id >= 0)
         return;
+    *slot = (hs_vocab_slot){tag, id};
     if (s.n > v->max_piece)
         v->max_piece = s.n;
-    if (hs_vocab_find(v, s.p, s.n) >= 0)
-        return;
-    const uint64_t h = hash_piece(s.p, s.n);
-    size_t i = h & v->slot_mask;
-    while (v->slot[i].id >= 0)
-        i = (i + 1) & v->slot_mask;
-    v->slot[i] = (hs_vocab_slot){(uint32_t)(h >> 32), id};
     for (size_t k = 1; k < s.n; k++) {
         const unsigned bit = (unsigned)(uint8_t)s.p[k - 1] << 8 | (uint8_t)s.p[k];
         v->pair[bit >> 6] |= UINT64_C(1) << (bit & 63);

@@ -329,7 +329,7 @@ static void test_empty(void **state)
 static double seconds(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* not disturbed by other processes */
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -350,7 +350,7 @@ static void test_long_texts(void **state)
         size_t n_ids;
         const double t0 = seconds();
         assert_int_equal(hs_vocab_encode(f.v, text, n, false, &ids, &n_ids, NULL), HS_OK);
-        assert_true(seconds() - t0 < 30); /* sanitizers and a busy machine included */
+        assert_true(seconds() - t0 < 30); /* sanitizers included */
         assert_true(n_ids > 0 && n_ids <= n + 1);
         char *back;
         size_t len;
@@ -632,7 +632,7 @@ static void test_large_vocabulary(void **state)
     assert_int_equal(hs_vocab_new(&f.v, f.g, NULL), HS_OK);
     const double t = seconds() - t0;
     print_message("%d pieces in %.3f s\n", N, t);
-    assert_true(t < 2); /* 0.03 s on an idle machine */
+    assert_true(t < 1); /* 0.05 s without sanitizers */
     assert_int_equal(hs_vocab_size(f.v), N);
     close_fixture(&f);
 }
