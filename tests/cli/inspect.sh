@@ -7,6 +7,7 @@ ins=$bin/hotset-inspect
 golden=tests/golden
 demo_gguf
 m=$tmp/kjv.gguf
+ref_text=$data/calibration.txt
 
 # field NAME PATH EXPECTED: a value of the JSON in $tmp/out.
 field() { equal "$1" "$3" "$("$query" get "$tmp/out" "$2")"; }
@@ -46,7 +47,22 @@ field "its layers" layers 12
 one_error "of another model" 3 "12 layers" "$ins" $golden/solver/cap5000_batch256.gpuidx -m "$m"
 one_error "-m for a model" 3 "neither a profile nor a placement" "$ins" "$m" -m "$m"
 
-# The last 4 bytes of the first tensor's data: an F16 infinity there.
+if [ -x "$bin/hotset-profile" ] && [ -x "$bin/hotset-solve" ]; then
+    check "make a profile" "$bin/hotset-profile" -q -m "$m" -i "$ref_text" --chunks 1 -c 64 -o "$tmp/x.profile"
+    check "make a placement" "$bin/hotset-solve" -q -m "$m" -a "$tmp/x.profile" --vram-budget 3M -o "$tmp/x.gpuidx"
+    check "a profile and its model" "$ins" "$tmp/x.profile" -m "$m" --check --json
+    field "its kind" kind '"activation profile"'
+    field "its tokens" tokens 64
+    field "its source" sources.0.name '"calibration.txt"'
+    check "a placement and its model" "$ins" "$tmp/x.gpuidx" -m "$m" --check --json
+    field "its budget" budget_bytes 3145728
+    field "whose it is" belongs_to "\"$m\""
+    "$bin/hotset-convert" -q "$data" --outtype bf16 -o "$tmp/other.gguf"
+    one_error "a profile of other weights" 3 "another model" "$ins" "$tmp/x.profile" -m "$tmp/other.gguf"
+    one_error "a placement for other weights" 3 "x.gpuidx: " "$ins" "$tmp/x.gpuidx" -m "$tmp/other.gguf"
+fi
+
+# An F16 infinity in the first tensor.
 cp "$golden/m1.gguf" "$tmp/inf.gguf"
 "$ins" "$golden/m1.gguf" --tensors --json >"$tmp/out"
 size=$("$query" get "$tmp/out" file_bytes)
