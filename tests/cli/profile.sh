@@ -64,10 +64,10 @@ same "refusals leave the profile" "$tmp/six" "$tmp/r"
 
 # Interrupted after at least one chunk (a background job of sh ignores SIGINT: SIGTERM it is).
 stop_early() {
-    "$prog" -q -m "$m" -c 64 -i "$valid" -o "$2" --autosave 0 2>"$tmp/err" >"$tmp/out" &
+    "$prog" -q -m "$m" -c 64 -i "$valid" -o "$2" --autosave 0 $3 2>"$tmp/err" >"$tmp/out" &
     pid=$!
     n=0
-    while [ ! -e "$2" ] && [ $n -lt 600 ]; do
+    while [ ! -e "$2.partial" ] && [ $n -lt 600 ]; do
         sleep 0.1
         n=$((n + 1))
     done
@@ -76,12 +76,12 @@ stop_early() {
     code=$?
 }
 done_chunks() { "$prog" --show "$1" | sed -n '1s/.* in \([0-9]*\) chunks.*/\1/p'; }
-stop_early TERM "$tmp/int"
+stop_early TERM "$tmp/int" ""
 equal "interrupted: 130" 130 $code
-has "says how to go on" 'int holds [0-9]+ of 380 chunks; continue with --resume' "$tmp/err"
-stop_early KILL "$tmp/kill"
-equal "killed: what was saved is alone" "int kill" "$(ls -A "$tmp" | grep -E 'int|kill|hotset' | tr '\n' ' ' | sed 's/ $//')"
-int=$(done_chunks "$tmp/int") kill=$(done_chunks "$tmp/kill")
+has "says how to go on" 'int.partial holds [0-9]+ of 380 chunks; continue with --resume' "$tmp/err"
+stop_early KILL "$tmp/kill" ""
+equal "what was saved is alone" "int.partial kill.partial" "$(ls -A "$tmp" | grep -E 'int|kill|hotset' | tr '\n' ' ' | sed 's/ $//')"
+int=$(done_chunks "$tmp/int.partial") kill=$(done_chunks "$tmp/kill.partial")
 if [ "${int:-0}" -gt 0 ] && [ "${kill:-0}" -gt 0 ]; then
     ok "both are profiles, of $int and $kill chunks"
     more=$(((int > kill ? int : kill) + 2))
@@ -90,6 +90,11 @@ if [ "${int:-0}" -gt 0 ] && [ "${kill:-0}" -gt 0 ]; then
     check "the same at a stretch" profile -i "$valid" --chunks $more -o "$tmp/whole"
     same "interrupted is uninterrupted" "$tmp/whole" "$tmp/int"
     same "killed is uninterrupted" "$tmp/whole" "$tmp/kill"
+    equal "nothing partial is left" "int kill" "$(ls -A "$tmp" | grep -E 'int|kill|hotset' | tr '\n' ' ' | sed 's/ $//')"
+    cp "$tmp/int" "$tmp/kept"
+    stop_early TERM "$tmp/kept" --force
+    same "an interrupted --force leaves the old profile" "$tmp/int" "$tmp/kept"
+    one_error "--resume replaces no other profile" 2 'kept: exists' profile -i "$valid" --chunks $more -o "$tmp/kept" --resume
 else
     not_ok "both are profiles" "chunks: $int and $kill"
 fi

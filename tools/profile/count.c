@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Tokens between two looks at the clock and at Ctrl-C; also the session's batch. */
 enum { PIECE = 32 };
@@ -104,7 +105,6 @@ typedef struct run {
     int32_t *chunk; /* [n_ctx] */
     hs_progress progress;
     uint64_t first, done, total; /* positions: of this run's start, so far, of all chunks */
-    bool saved;                  /* `out` is ours by now */
     double last_save;
 } run;
 
@@ -117,9 +117,12 @@ static double now(void)
 
 static hs_status save(run *r, hs_err *err)
 {
-    const hs_status s = hs_activation_write(r->a, r->job->out, r->job->replace || r->saved, err);
-    r->saved = r->saved || s == HS_OK;
     r->last_save = now();
+    if (r->a->chunks_done < r->job->texts->n_chunks)
+        return hs_activation_write(r->a, r->job->partial, true, err);
+    const hs_status s = hs_activation_write(r->a, r->job->out, r->job->replace, err);
+    if (s == HS_OK)
+        unlink(r->job->partial); /* most often there is none */
     return s;
 }
 
@@ -165,7 +168,7 @@ static hs_status stop(run *r, uint64_t first_chunk, hs_err *err)
     return hs_fail(err, HS_ERR_INTERRUPTED,
                    "interrupted: %s holds %" PRIu64 " of %" PRIu64
                    " chunks; continue with --resume",
-                   r->job->out, n, r->job->texts->n_chunks);
+                   r->job->partial, n, r->job->texts->n_chunks);
 }
 
 static hs_status loop(run *r, hs_err *err)
@@ -218,7 +221,7 @@ hs_status hs_count_run(hs_activation *a, const hs_count_job *job, hs_err *err)
         return hs_fail(err, HS_ERR_USAGE,
                        "%s: cannot resume: holds %" PRIu64 " chunks, more than the %" PRIu64
                        " wanted",
-                       job->out, a->chunks_done, t->n_chunks);
+                       job->from, a->chunks_done, t->n_chunks);
     run r = {.job = job, .a = a, .counter = {.n_ff = a->n_ff[0]}};
     r.first = r.done = hs_texts_positions(t, a->chunks_done);
     r.total = hs_texts_positions(t, t->n_chunks);
@@ -226,9 +229,9 @@ hs_status hs_count_run(hs_activation *a, const hs_count_job *job, hs_err *err)
         return hs_fail(err, HS_ERR_FORMAT,
                        "%s: cannot resume: %" PRIu64 " chunks have %" PRIu64
                        " positions, hotset.profile.tokens is %" PRIu64,
-                       job->out, a->chunks_done, r.done, a->tokens);
-    if (a->chunks_done == t->n_chunks)
-        return HS_OK;
+                       job->from, a->chunks_done, r.done, a->tokens);
+    if (a->chunks_done == t->n_chunks) /* nothing to do but to give it its name */
+        return job->from == job->out ? HS_OK : save(&r, err);
     hs_status s = open_session(&r, err);
     r.chunk = calloc(t->n_ctx, sizeof *r.chunk);
     r.counter.count = calloc((size_t)a->n_layer * a->n_ff[0], sizeof *r.counter.count);

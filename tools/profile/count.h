@@ -10,9 +10,11 @@ typedef struct hs_count_job {
     const hs_cli *cli;
     const hs_model *model;
     const hs_texts *texts;
-    const char *out;   /* the profile's path: saved now and then, when interrupted, at the end */
-    bool replace;      /* `out` may be replaced from the first save on */
-    double autosave_s; /* seconds between saves */
+    const char *out;     /* the profile's path, written once it is complete */
+    const char *partial; /* chunks so far are saved here meanwhile; removed at the end */
+    const char *from;    /* where `a` was read from, for messages; NULL: it is fresh */
+    bool replace;        /* `out` may be replaced */
+    double autosave_s;   /* seconds between saves */
 } hs_count_job;
 
 /* An empty profile of these texts: shape, fingerprint, sources, how they are cut. */
@@ -23,7 +25,7 @@ HS_NODISCARD hs_status hs_count_begin(hs_activation **out, const hs_model *m, co
 HS_NODISCARD hs_status hs_count_same(const hs_activation *a, const hs_activation *fresh,
                                      const char *path, hs_err *err);
 /* Evaluate the chunks from a->chunks_done to the last and leave the profile in job->out.
- * Interrupted, the whole chunks so far are saved. */
+ * Interrupted, the whole chunks so far are in job->partial. */
 HS_NODISCARD hs_status hs_count_run(hs_activation *a, const hs_count_job *job, hs_err *err);
 
 #endif

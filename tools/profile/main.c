@@ -96,39 +96,56 @@ static hs_status load_model(hs_model **m, hs_model_info *info, const char *path,
     return s;
 }
 
-/* The profile to go on with: the file's under --resume, else a fresh one. */
-static hs_status begin(hs_activation **a, const hs_cli *cli, const options *o, const hs_model *m,
-                       const hs_texts *t, bool resume, hs_err *err)
+/* The profile to go on with: that of the file `from`, or a fresh one for NULL. */
+static hs_status begin(hs_activation **a, const hs_cli *cli, const char *from, const hs_model *m,
+                       const hs_texts *t, hs_err *err)
 {
     hs_activation *fresh;
     hs_status s = hs_count_begin(&fresh, m, t, cli->no_bos, cli->special, err);
-    if (s != HS_OK || !resume) {
+    if (s != HS_OK || !from) {
         *a = s == HS_OK ? fresh : NULL;
         return s;
     }
-    s = hs_activation_read(a, o->out, err);
+    s = hs_activation_read(a, from, err);
     if (s == HS_OK)
-        s = hs_count_same(*a, fresh, o->out, err);
+        s = hs_count_same(*a, fresh, from, err);
     if (s == HS_OK)
-        hs_cli_note(cli, "%s: continues after %" PRIu64 " chunks", o->out, (*a)->chunks_done);
+        hs_cli_note(cli, "%s: continues after %" PRIu64 " chunks", from, (*a)->chunks_done);
     hs_activation_free(fresh);
     return s;
 }
 
+static bool exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+/* What --resume goes on with: the saved chunks of an interrupted run, else OUT itself. */
+static const char *resume_from(const hs_cli *cli, const options *o, const char *partial)
+{
+    if (!o->resume)
+        return NULL;
+    if (exists(partial))
+        return partial;
+    if (exists(o->out))
+        return o->out;
+    hs_cli_note(cli, "%s: does not exist yet, starts from the first chunk", o->out);
+    return NULL;
+}
+
 static hs_status profile_with(hs_activation **a, const hs_cli *cli, const options *o,
-                              const hs_model *m, const hs_model_info *info, hs_texts *t,
-                              hs_err *err)
+                              const char *partial, const hs_model *m, const hs_model_info *info,
+                              hs_texts *t, hs_err *err)
 {
     if (!info->relu_family)
         return hs_fail(err, HS_ERR_UNSUPPORTED,
                        "%s: its activation is %s, which is never zero: nothing to count; "
                        "hotset-profile needs a ReLU-family model (relu, drelu, fatrelu)",
                        o->model, info->activation);
-    struct stat st;
-    const bool resume = o->resume && stat(o->out, &st) == 0;
-    if (o->resume && !resume)
-        hs_cli_note(cli, "%s: does not exist yet, starts from the first chunk", o->out);
-    hs_status s = check_outputs(o, cli->force || resume, err);
+    const char *from = resume_from(cli, o, partial);
+    const bool replace = cli->force || from == o->out;
+    hs_status s = check_outputs(o, replace, err);
     if (s == HS_OK && o->export_pt)
         s = hs_pt_export_check(o->export_pt, info->n_layer, cli->force, err);
     const uint32_t most = info->n_ctx_train && info->n_ctx_train < 4096 ? info->n_ctx_train : 4096;
@@ -140,7 +157,7 @@ static hs_status profile_with(hs_activation **a, const hs_cli *cli, const option
     if (s == HS_OK)
         s = hs_texts_read(t, o->texts.v, o->texts.n, err);
     if (s == HS_OK)
-        s = begin(a, cli, o, m, t, resume, err);
+        s = begin(a, cli, from, m, t, err);
     if (s == HS_OK)
         s = hs_texts_tokenize(t, m, (uint64_t)o->chunks, cli->special, cli, err);
     if (s != HS_OK)
@@ -151,7 +168,9 @@ static hs_status profile_with(hs_activation **a, const hs_cli *cli, const option
                               .model = m,
                               .texts = t,
                               .out = o->out,
-                              .replace = cli->force || resume,
+                              .partial = partial,
+                              .from = from,
+                              .replace = replace,
                               .autosave_s = (double)o->autosave};
     return hs_count_run(*a, &job, err);
 }
@@ -162,8 +181,14 @@ static hs_status profile(hs_activation **a, const hs_cli *cli, const options *o,
     hs_model_info info;
     hs_texts t = {0};
     hs_status s = load_model(&m, &info, o->model, err);
+    char *partial = NULL;
+    if (s == HS_OK && asprintf(&partial, "%s.partial", o->out) < 0) {
+        partial = NULL;
+        s = hs_fail(err, HS_ERR_NOMEM, "out of memory");
+    }
     if (s == HS_OK)
-        s = profile_with(a, cli, o, m, &info, &t, err);
+        s = profile_with(a, cli, o, partial, m, &info, &t, err);
+    free(partial);
     hs_texts_free(&t);
     hs_model_free(m);
     return s;
@@ -278,9 +303,10 @@ int main(int argc, char **argv)
          .help = "positions of a chunk (default: the model's, at most 4096)"},
         {HS_OPT_INT, "chunks", 0, &o.chunks, "N", .min = 1, .max = big,
          .help = "only the first N chunks over all texts (default: all)"},
-        {HS_OPT_FLAG, "resume", 0, &o.resume, .help = "continue an interrupted profile in OUT"},
+        {HS_OPT_FLAG, "resume", 0, &o.resume,
+         .help = "continue an interrupted run, saved in OUT.partial, or OUT itself"},
         {HS_OPT_INT, "autosave", 0, &o.autosave, "S", .min = 0, .max = 1e6,
-         .help = "save about every S seconds (default: 60)"},
+         .help = "save to OUT.partial about every S seconds (default: 60)"},
         {HS_OPT_INT, "positions", 0, &o.positions, "N", .min = 1, .max = big,
          .help = "positions behind imported counts (default: the largest count)"},
         {HS_OPT_GROUP, .help = "Results"},
