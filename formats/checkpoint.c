@@ -125,12 +125,12 @@ static int by_name(const void *a, const void *b)
 
 static hs_status index_names(hs_checkpoint *c, hs_err *err)
 {
-    c->by_name = malloc((c->n + 1) * sizeof *c->by_name);
+    c->by_name = malloc((c->n + 1) * sizeof(const hs_ckpt_tensor *));
     if (!c->by_name)
         return hs_fail(err, HS_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < c->n; i++)
         c->by_name[i] = &c->tensor[i];
-    qsort(c->by_name, c->n, sizeof *c->by_name, by_name);
+    qsort(c->by_name, c->n, sizeof(const hs_ckpt_tensor *), by_name);
     for (size_t i = 1; i < c->n; i++) {
         const hs_ckpt_tensor *a = c->by_name[i - 1], *b = c->by_name[i];
         if (strcmp(a->name, b->name) != 0)

@@ -15,22 +15,30 @@ extern "C" {
 #endif
 
 typedef enum hs_elem {
-    HS_ELEM_F64, HS_ELEM_F32, HS_ELEM_F16, HS_ELEM_BF16,
-    HS_ELEM_I64, HS_ELEM_I32, HS_ELEM_I16, HS_ELEM_I8, HS_ELEM_U8, HS_ELEM_BOOL,
-    HS_ELEM_OTHER,  /* well-formed but not ours (F8_E4M3, U64…): its name is in `elem_name` */
+    HS_ELEM_F64,
+    HS_ELEM_F32,
+    HS_ELEM_F16,
+    HS_ELEM_BF16,
+    HS_ELEM_I64,
+    HS_ELEM_I32,
+    HS_ELEM_I16,
+    HS_ELEM_I8,
+    HS_ELEM_U8,
+    HS_ELEM_BOOL,
+    HS_ELEM_OTHER, /* well-formed but not ours (F8_E4M3, U64…): its name is in `elem_name` */
 } hs_elem;
 
 enum { HS_CKPT_MAX_DIMS = 8 };
 
 typedef struct hs_ckpt_tensor {
-    char *name;                         /* owned by the checkpoint */
+    char *name; /* owned by the checkpoint */
     hs_elem elem;
-    char elem_name[16];                 /* as the file spells it */
-    uint32_t n_dims;                    /* 0..8 */
-    uint64_t shape[HS_CKPT_MAX_DIMS];   /* outermost first, as torch prints it */
-    int64_t stride[HS_CKPT_MAX_DIMS];   /* in elements, >= 0; every index is inside `data` */
-    const uint8_t *data;                /* element [0]…[0]; little endian, unaligned */
-    const char *file;                   /* the file it came from; owned by the checkpoint */
+    char elem_name[16];               /* as the file spells it */
+    uint32_t n_dims;                  /* 0..8 */
+    uint64_t shape[HS_CKPT_MAX_DIMS]; /* outermost first, as torch prints it */
+    int64_t stride[HS_CKPT_MAX_DIMS]; /* in elements, >= 0; every index is inside `data` */
+    const uint8_t *data;              /* element [0]…[0]; little endian, unaligned */
+    const char *file;                 /* the file it came from; owned by the checkpoint */
 } hs_ckpt_tensor;
 
 typedef struct hs_checkpoint hs_checkpoint;
@@ -40,8 +48,7 @@ typedef struct hs_checkpoint hs_checkpoint;
  * promises and no file has, duplicate names: errors that name the file. */
 HS_NODISCARD hs_status hs_checkpoint_open_dir(hs_checkpoint **out, const char *dir, hs_err *err);
 /* One file; safetensors or torch zip by content, never by name. */
-HS_NODISCARD hs_status hs_checkpoint_open_file(hs_checkpoint **out, const char *path,
-                                               hs_err *err);
+HS_NODISCARD hs_status hs_checkpoint_open_file(hs_checkpoint **out, const char *path, hs_err *err);
 void hs_checkpoint_free(hs_checkpoint *c);
 
 size_t hs_checkpoint_count(const hs_checkpoint *c);
@@ -54,11 +61,9 @@ const hs_ckpt_tensor *hs_checkpoint_find(const hs_checkpoint *c, const char *nam
 HS_NODISCARD hs_status hs_ckpt_row_f32(const hs_ckpt_tensor *t, uint64_t row, float *out,
                                        hs_err *err);
 /* Element i (row-major logical order) as a number, any kind but OTHER. */
-HS_NODISCARD hs_status hs_ckpt_value(const hs_ckpt_tensor *t, uint64_t i, double *out,
-                                     hs_err *err);
+HS_NODISCARD hs_status hs_ckpt_value(const hs_ckpt_tensor *t, uint64_t i, double *out, hs_err *err);
 /* The same for integer kinds, exactly. */
-HS_NODISCARD hs_status hs_ckpt_int(const hs_ckpt_tensor *t, uint64_t i, int64_t *out,
-                                   hs_err *err);
+HS_NODISCARD hs_status hs_ckpt_int(const hs_ckpt_tensor *t, uint64_t i, int64_t *out, hs_err *err);
 /* Number of elements. */
 uint64_t hs_ckpt_elems(const hs_ckpt_tensor *t);
 uint32_t hs_elem_bytes(hs_elem e);

@@ -25,7 +25,7 @@ const char *hs_pk_type_name(hs_pk_type type)
     return names[type];
 }
 
-hs_status hs_pk_fail(hs_pk *m, hs_status code, const char *fmt, ...)
+hs_status(hs_pk_fail)(hs_pk *m, hs_status code, const char *fmt, ...)
 {
     char text[256];
     va_list ap;
@@ -430,10 +430,9 @@ static void vm_free(hs_pk *m)
         const hs_pk_value *v = &m->value[i];
         if (v->type == HS_PK_TUPLE || v->type == HS_PK_LIST || v->type == HS_PK_DICT)
             free(v->u.items.v);
-        else if (v->type == HS_PK_TENSOR)
-            free(v->u.t);
     }
     free(m->value);
+    free(m->tensor);
     free(m->stack.v);
     free(m->mark.v);
     free(m->memo.v);

@@ -142,6 +142,22 @@ static hs_status shape_tensor(hs_pk *m, hs_pk_tensor *t, const hs_pk_value *st, 
     return HS_OK;
 }
 
+static hs_status push_tensor(hs_pk *m, const hs_pk_tensor *t)
+{
+    if (m->n_tensor == m->cap_tensor) {
+        const bool room = m->n_tensor < HS_PK_MAX_TENSORS;
+        const uint32_t cap = m->cap_tensor ? 2 * m->cap_tensor : 64;
+        hs_pk_tensor *p = room ? realloc(m->tensor, cap * sizeof *p) : NULL;
+        if (!p)
+            return hs_pk_fail(m, room ? HS_ERR_NOMEM : HS_ERR_FORMAT, "more than %d tensors",
+                              HS_PK_MAX_TENSORS);
+        m->tensor = p;
+        m->cap_tensor = cap;
+    }
+    m->tensor[m->n_tensor] = *t;
+    return hs_pk_push(m, (hs_pk_value){.type = HS_PK_TENSOR, .u.t = m->n_tensor++});
+}
+
 /* (storage, offset, size, stride, requires_grad, hooks[, metadata]) */
 static hs_status build_tensor(hs_pk *m, const hs_pk_list *args)
 {
@@ -162,18 +178,9 @@ static hs_status build_tensor(hs_pk *m, const hs_pk_list *args)
                           ss.n, HS_CKPT_MAX_DIMS);
     if (off->u.i < 0)
         return hs_pk_fail(m, HS_ERR_FORMAT, "storage offset %" PRId64 " is negative", off->u.i);
-    if (m->n_tensor++ >= HS_PK_MAX_TENSORS)
-        return hs_pk_fail(m, HS_ERR_FORMAT, "more than %d tensors", HS_PK_MAX_TENSORS);
-    hs_pk_tensor *t = calloc(1, sizeof *t);
-    if (!t)
-        return hs_pk_fail(m, HS_ERR_NOMEM, "out of memory");
-    s = shape_tensor(m, t, st, (uint64_t)off->u.i, &ns, &ss);
-    const uint32_t before = m->n_value;
-    if (s == HS_OK)
-        s = hs_pk_push(m, (hs_pk_value){.type = HS_PK_TENSOR, .u.t = t});
-    if (m->n_value == before)
-        free(t);
-    return s;
+    hs_pk_tensor t = {0};
+    s = shape_tensor(m, &t, st, (uint64_t)off->u.i, &ns, &ss);
+    return s == HS_OK ? push_tensor(m, &t) : s;
 }
 
 static hs_status call(hs_pk *m, const hs_pk_global *g, const hs_pk_list *args, int depth)
@@ -225,7 +232,8 @@ hs_status hs_pk_reduce(hs_pk *m)
 
 static hs_status visit_tensor(hs_pk *m, const hs_pk_tensor *t, char *name)
 {
-    hs_ckpt_tensor c = {.name = name, .elem = t->elem, .n_dims = t->n_dims, .data = t->data};
+    hs_ckpt_tensor c = {.elem = t->elem, .n_dims = t->n_dims, .data = t->data};
+    c.name = name;
     snprintf(c.elem_name, sizeof c.elem_name, "%s", t->elem_name);
     memcpy(c.shape, t->shape, sizeof c.shape);
     memcpy(c.stride, t->stride, sizeof c.stride);
@@ -266,7 +274,7 @@ static hs_status walk(hs_pk *m, uint32_t at, char *name, size_t n, int depth)
         return hs_fail(m->err, HS_ERR_FORMAT,
                        "%.200s: dicts nested too deeply, or one that contains itself", name);
     if (v->type == HS_PK_TENSOR)
-        return visit_tensor(m, v->u.t, name);
+        return visit_tensor(m, &m->tensor[v->u.t], name);
     if (v->type != HS_PK_DICT)
         return HS_OK;
     for (uint32_t i = 0; i < v->u.items.n; i += 2) {

@@ -75,7 +75,7 @@ typedef struct hs_pk_value {
             const uint8_t *data;
             uint64_t elems, bytes;
         } st;
-        hs_pk_tensor *t; /* owned */
+        uint32_t t; /* index into the tensors */
     } u;
 } hs_pk_value;
 
@@ -83,7 +83,9 @@ typedef struct hs_pk {
     hs_cursor in;
     size_t at; /* position of the opcode being executed */
     hs_pk_value *value;
-    uint32_t n_value, cap_value, n_tensor;
+    uint32_t n_value, cap_value;
+    hs_pk_tensor *tensor;
+    uint32_t n_tensor, cap_tensor;
     hs_pk_list stack, mark, memo;
     uint32_t steps; /* of the walk over the result */
     hs_pickle_storage storage;
@@ -94,6 +96,9 @@ typedef struct hs_pk {
 } hs_pk;
 
 hs_status hs_pk_fail(hs_pk *m, hs_status code, const char *fmt, ...) HS_PRINTF(3, 4);
+#ifdef __clang_analyzer__
+#define hs_pk_fail(m, code, ...) ((void)hs_pk_fail(m, code, __VA_ARGS__), (code))
+#endif
 HS_NODISCARD hs_status hs_pk_list_add(hs_pk *m, hs_pk_list *l, uint32_t v);
 HS_NODISCARD hs_status hs_pk_push(hs_pk *m, hs_pk_value v);
 HS_NODISCARD hs_status hs_pk_pop(hs_pk *m, uint32_t *v);

@@ -13,7 +13,7 @@
 #define MAX_HEADER UINT64_C(100000000)
 
 typedef struct entry {
-    const char *name; /* borrowed from the JSON tree */
+    char *name; /* a copy */
     const json_t *info;
     uint64_t begin, end;
 } entry;
@@ -42,17 +42,14 @@ static const kind *kind_find(const char *name)
     return NULL;
 }
 
-static hs_status check_metadata(const json_t *meta, hs_err *err)
+static hs_status check_metadata(json_t *meta, hs_err *err)
 {
     if (!json_is_object(meta))
         return hs_fail(err, HS_ERR_FORMAT, "__metadata__: expected an object of strings");
     const char *key;
     json_t *value;
-    json_object_foreach(
-        (json_t *)(uintptr_t)meta, key,
-        value) if (!json_is_string(value)) return hs_fail(err, HS_ERR_FORMAT,
-                                                          "__metadata__: \"%s\" is not a string",
-                                                          key);
+    json_object_foreach(meta, key, value) if (!json_is_string(value)) return hs_fail(
+        err, HS_ERR_FORMAT, "__metadata__: \"%s\" is not a string", key);
     return HS_OK;
 }
 
@@ -178,7 +175,7 @@ static hs_status visit_all(const entry *e, size_t n, const uint8_t *data, hs_ckp
     }
     for (size_t i = 0; i < n; i++) {
         hs_status s = fill_tensor(&t, &e[i], data, err);
-        t.name = (char *)(uintptr_t)e[i].name;
+        t.name = e[i].name;
         if (s == HS_OK)
             s = visit(ud, &t, err);
         if (s != HS_OK)
@@ -202,8 +199,10 @@ static hs_status walk(json_t *root, const uint8_t *data, uint64_t data_bytes, hs
         if (strcmp(key, "__metadata__") == 0) {
             s = check_metadata(value, err);
         } else {
-            e[n] = (entry){.name = key, .info = value};
-            s = read_entry(&e[n++], data_bytes, err);
+            e[n] = (entry){.name = strdup(key), .info = value};
+            s = e[n].name ? read_entry(&e[n], data_bytes, err)
+                          : hs_fail(err, HS_ERR_NOMEM, "out of memory");
+            n++;
         }
         if (s != HS_OK)
             break;
@@ -214,6 +213,8 @@ static hs_status walk(json_t *root, const uint8_t *data, uint64_t data_bytes, hs
     }
     if (s == HS_OK)
         s = visit_all(e, n, data, visit, ud, err);
+    for (size_t i = 0; i < n; i++)
+        free(e[i].name);
     free(e);
     return s;
 }

@@ -24,9 +24,9 @@ typedef enum hs_token_type {
 
 typedef struct hs_spm {
     size_t n;
-    hs_str *piece;      /* [n], borrowed from the map */
-    float *score;       /* [n], finite */
-    int32_t *type;      /* [n], an hs_token_type */
+    hs_str *piece; /* [n], borrowed from the map */
+    float *score;  /* [n], finite */
+    int32_t *type; /* [n], an hs_token_type */
     hs_map map;
     /* What the file says of its own use; a file that is silent gets what Llama's does. */
     bool unigram;          /* pieces are chosen by likelihood, not merged by rank */

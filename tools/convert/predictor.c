@@ -27,7 +27,7 @@ void hs_conv_predictor_fini(hs_conv_predictor *p)
 
 static hs_status add_file(hs_conv_predictor *p, const char *path, hs_checkpoint **out, hs_err *err)
 {
-    hs_checkpoint **v = realloc(p->file, (p->n_file + 1) * sizeof *v);
+    hs_checkpoint **v = realloc(p->file, (p->n_file + 1) * sizeof(hs_checkpoint *));
     if (!v)
         return hs_fail(err, HS_ERR_NOMEM, "out of memory");
     p->file = v;
@@ -178,18 +178,21 @@ static hs_status check_layers(const hs_conv_predictor *p, const char *path, cons
                               hs_err *err)
 {
     for (uint32_t l = 0; l < p->n_layer; l++) {
-        if (!p->fc1[l] && !p->fc2[l])
+        const hs_ckpt_tensor *one = p->fc1[l], *two = p->fc2[l];
+        if (!one && !two)
             return hs_fail(err, HS_ERR_FORMAT,
                            "%s: no predictor of layer %u (model_%u.pt or "
                            "model_%u.safetensors); the model has %u layers",
                            path, l, l, l, p->n_layer);
-        if (!p->fc1[l] || !p->fc2[l])
-            return hs_fail(err, HS_ERR_FORMAT, "%s: %s of layer %u is missing",
-                           (p->fc1[l] ? p->fc1[l] : p->fc2[l])->file,
-                           p->fc1[l] ? "fc2.weight" : "fc1.weight", l);
-        hs_status s = check_shape(p->fc1[l], "fc1.weight", 0, c->n_embd, err);
+        if (!one)
+            return hs_fail(err, HS_ERR_FORMAT, "%s: fc1.weight of layer %u is missing", two->file,
+                           l);
+        if (!two)
+            return hs_fail(err, HS_ERR_FORMAT, "%s: fc2.weight of layer %u is missing", one->file,
+                           l);
+        hs_status s = check_shape(one, "fc1.weight", 0, c->n_embd, err);
         if (s == HS_OK)
-            s = check_shape(p->fc2[l], "fc2.weight", c->n_ff, p->fc1[l]->shape[0], err);
+            s = check_shape(two, "fc2.weight", c->n_ff, one->shape[0], err);
         if (s != HS_OK)
             return s;
     }
@@ -245,8 +248,8 @@ hs_status hs_conv_predictor_open(hs_conv_predictor *p, const char *path, const h
                                  hs_err *err)
 {
     *p = (hs_conv_predictor){.n_layer = c->n_layer};
-    p->fc1 = calloc(c->n_layer, sizeof *p->fc1);
-    p->fc2 = calloc(c->n_layer, sizeof *p->fc2);
+    p->fc1 = calloc(c->n_layer, sizeof(const hs_ckpt_tensor *));
+    p->fc2 = calloc(c->n_layer, sizeof(const hs_ckpt_tensor *));
     hs_status s =
         p->fc1 && p->fc2 ? read_any(p, path, err) : hs_fail(err, HS_ERR_NOMEM, "out of memory");
     if (s == HS_OK)

@@ -133,7 +133,7 @@ static hs_status start(stream *st, const hs_conv_plan *p)
     }
     st->rows = malloc(st->cap * sizeof *st->rows);
     st->piece = malloc(GATHER_ROWS * sizeof *st->piece);
-    st->out = malloc(st->cap * sizeof *st->rows);
+    st->out = malloc(4 * st->cap);
     if (!st->rows || !st->piece || !st->out)
         return hs_fail(st->err, HS_ERR_NOMEM, "out of memory");
     return HS_OK;
