@@ -130,7 +130,8 @@ typedef struct hs_session_info {
     hs_sparsity sparsity;       /* resolved, never AUTO */
     float threshold;
     uint32_t n_ctx;
-    /* Sentences for stderr that the user should see, NULL-terminated; owned by the session:
+    /* Sentences for stderr that the user should see, NULL-terminated, owned by the session; one
+     * that starts with "warning: " is for quiet runs too:
      * "runs dense: silu is not ReLU-family", "placement has no fingerprint", … */
     const char *const *notes;
 } hs_session_info;

@@ -133,7 +133,7 @@ static hs_status resolve_device(hs_session *s, const hs_session_params *p, hs_pl
                 "one");
         *ops = NULL;
     } else if (!*ops) {
-        note(s, "the placement is not executed, everything runs on the CPU: %s", why.msg);
+        note(s, "warning: the placement is not executed, everything runs on the CPU: %s", why.msg);
     } else if (hs_budget_total(s->m, pl) == 0) {
         note(s, "the placement puts nothing on the device: everything runs on the CPU");
         *ops = NULL;
@@ -156,7 +156,8 @@ static hs_status read_placement(hs_session *s, const hs_session_params *p, hs_pl
         return hs_ctx(err, st, "%s: ", p->placement);
     hs_placement *pl = *out;
     if (!pl->fingerprint[0])
-        note(s, "%s carries no model fingerprint; accepted because its shape fits", p->placement);
+        note(s, "warning: %s carries no model fingerprint; accepted because its shape fits",
+             p->placement);
     bool kv = false;
     for (uint32_t l = 0; l < pl->n_layer; l++)
         kv = kv || pl->layer[l].kv;
