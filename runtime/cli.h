@@ -84,6 +84,8 @@ int hs_cli_usage(const hs_cli *cli, const char *fmt, ...) HS_PRINTF(2, 3);
 void hs_cli_warn(const hs_cli *cli, const char *fmt, ...) HS_PRINTF(2, 3);
 /* A line of talk on stderr; not with --quiet. */
 void hs_cli_note(const hs_cli *cli, const char *fmt, ...) HS_PRINTF(2, 3);
+/* What a session has to say (hs_session_info.notes): notes, and warnings where it says so. */
+void hs_cli_notes(const hs_cli *cli, const char *const *notes);
 /* Only with --verbose. */
 void hs_cli_debug(const hs_cli *cli, const char *fmt, ...) HS_PRINTF(2, 3);
 

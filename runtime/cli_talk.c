@@ -71,6 +71,17 @@ void hs_cli_note(const hs_cli *cli, const char *fmt, ...)
     va_end(ap);
 }
 
+void hs_cli_notes(const hs_cli *cli, const char *const *notes)
+{
+    static const char mark[] = "warning: ";
+    for (; notes && *notes; notes++) {
+        if (!strncmp(*notes, mark, sizeof mark - 1))
+            hs_cli_warn(cli, "%s", *notes + sizeof mark - 1);
+        else
+            hs_cli_note(cli, "note: %s", *notes);
+    }
+}
+
 void hs_cli_debug(const hs_cli *cli, const char *fmt, ...)
 {
     va_list ap;

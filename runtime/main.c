@@ -336,12 +336,7 @@ static void say_loaded(const run *r)
     hs_cli_debug(c, "host memory: weights %s, kv %s, scratch %s",
                  hs_format_bytes(a, sizeof a, host.weights), hs_format_bytes(b, sizeof b, host.kv),
                  hs_format_bytes(d, sizeof d, host.scratch));
-    for (const char *const *n = r->session.notes; n && *n; n++) {
-        if (!strncmp(*n, "warning: ", 9))
-            hs_cli_warn(c, "%s", *n + 9);
-        else
-            hs_cli_note(c, "note: %s", *n);
-    }
+    hs_cli_notes(c, r->session.notes);
 }
 
 static void say_done(const run *r)

@@ -149,8 +149,7 @@ static hs_status open_session(run *r, hs_err *err)
         return s;
     hs_session_info info;
     hs_session_describe(r->session, &info);
-    for (const char *const *n = info.notes; n && *n; n++)
-        hs_cli_note(r->cli, "%s", *n);
+    hs_cli_notes(r->cli, info.notes);
     hs_cli_debug(r->cli, "context %u, %d threads, cpu %s, device %s", info.n_ctx, info.n_threads,
                  info.cpu, info.device);
     return HS_OK;
