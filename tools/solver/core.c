@@ -43,49 +43,70 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-static void find_unit(hs_core *c)
+static void find_unit(hs_core *c, const hs_choices *p)
 {
-    const hs_solve_problem *p = c->problem;
     uint64_t total = 0;
     c->unit = 0;
-    for (uint32_t l = 0; l < p->n_layer; l++) {
-        for (uint32_t k = 1; k <= p->layer[l].n_groups; k++)
-            c->unit = gcd(p->layer[l].bytes[k], c->unit);
-        total += p->layer[l].bytes[p->layer[l].n_groups];
+    for (uint32_t l = 0; l < p->n_class; l++) {
+        uint64_t most = 0;
+        for (size_t i = p->first[l]; i < p->first[l + 1]; i++) {
+            const uint64_t cost = p->choice[i].cost;
+            c->unit = c->unit && cost % c->unit == 0 ? c->unit : gcd(cost, c->unit);
+            most = cost > most ? cost : most;
+        }
+        total += most;
     }
     c->unit = c->unit ? c->unit : 1;
     c->cap = (p->capacity < total ? p->capacity : total) / c->unit;
 }
 
-static size_t list_choices(const hs_core *c, const hs_solve_layer *y, hs_choice *out)
+static int cheapest_first(const void *a, const void *b)
 {
-    size_t n = 0;
-    out[n++] = (hs_choice){0, 0, 0};
-    for (uint32_t k = y->min_groups ? y->min_groups : 1; k <= y->n_groups; k++) {
-        const hs_choice o = {y->bytes[k] / c->unit, y->value[k], k};
-        if (o.cost > c->cap)
-            break;
-        if (o.value <= out[n - 1].value)
+    const hs_choice *x = a, *y = b;
+    if (x->cost != y->cost)
+        return x->cost < y->cost ? -1 : 1;
+    if (x->value != y->value)
+        return x->value > y->value ? -1 : 1;
+    return (x->k > y->k) - (x->k < y->k);
+}
+
+/* The sensible ones of n choices, into `out`. */
+static size_t list_choices(const hs_core *c, const hs_choice *in, size_t n, hs_choice *out)
+{
+    size_t m = 0;
+    bool sorted = true;
+    for (size_t i = 0; i < n; i++) {
+        out[m] = (hs_choice){in[i].cost / c->unit, in[i].value, in[i].k};
+        if (i && out[m].cost > c->cap)
+            continue;
+        sorted = sorted && (!m || cheapest_first(&out[m - 1], &out[m]) < 0);
+        m++;
+    }
+    if (!sorted)
+        qsort(out + 1, m - 1, sizeof *out, cheapest_first);
+    size_t kept = 1;
+    for (size_t i = 1; i < m; i++) {
+        if (out[i].value <= out[kept - 1].value)
             continue;
         /* More value for the same bytes (a padded group) replaces; the empty choice stays. */
-        if (n > 1 && o.cost == out[n - 1].cost)
-            n--;
-        out[n++] = o;
+        if (kept > 1 && out[i].cost == out[kept - 1].cost)
+            kept--;
+        out[kept++] = out[i];
     }
-    return n;
+    return kept;
 }
 
 /* ---- the price ------------------------------------------------------------------------------ */
 
-/* A step along the concave hull of one layer's choices. */
+/* A step along the concave hull of one class's choices. */
 typedef struct step {
     int64_t value;
     uint64_t cost;
-    uint32_t layer;
-    uint32_t to; /* index of the choice it leads to, within the layer */
+    uint32_t layer; /* class */
+    uint32_t to;    /* index of the choice it leads to, within the class */
 } step;
 
-/* Value per cost, falling; two steps of a layer keep their order since the hull is concave. */
+/* Value per cost, falling; two steps of a class keep their order since the hull is concave. */
 static int best_step_first(const void *a, const void *b)
 {
     const step *x = a, *y = b;
@@ -123,7 +144,7 @@ static void price_and_bound(hs_core *c, const step *critical)
     c->price_p = critical ? critical->value : 0;
     c->price_q = critical ? critical->cost : 1;
     c->upper = (hs_wide)c->price_p * c->cap;
-    for (uint32_t l = 0; l < c->problem->n_layer; l++) {
+    for (uint32_t l = 0; l < c->n_class; l++) {
         hs_wide peak = 0;
         for (size_t i = c->first[l]; i < c->first[l + 1]; i++) {
             const hs_wide v =
@@ -161,7 +182,7 @@ static void fill_up(const hs_core *c, uint32_t *at, uint64_t left)
     for (;;) {
         int64_t most = 0;
         uint32_t layer = 0, to = 0;
-        for (uint32_t l = 0; l < c->problem->n_layer; l++) {
+        for (uint32_t l = 0; l < c->n_class; l++) {
             const hs_choice *o = &c->choice[c->first[l]];
             const uint32_t n = (uint32_t)(c->first[l + 1] - c->first[l]);
             for (uint32_t i = at[l] + 1; i < n && o[i].cost - o[at[l]].cost <= left; i++)
@@ -179,22 +200,20 @@ static void fill_up(const hs_core *c, uint32_t *at, uint64_t left)
     }
 }
 
-bool hs_core_offer(hs_core *c, const uint32_t *groups, const char *source)
+bool hs_core_offer(hs_core *c, const uint32_t *pick, const char *source)
 {
-    const hs_solve_problem *p = c->problem;
-    uint64_t bytes = 0;
+    uint64_t cost = 0;
     int64_t value = 0;
-    for (uint32_t l = 0; l < p->n_layer; l++) {
-        const hs_solve_layer *y = &p->layer[l];
-        if (groups[l] > y->n_groups || (groups[l] && groups[l] < y->min_groups))
+    for (uint32_t l = 0; l < c->n_class; l++) {
+        if (pick[l] >= c->first[l + 1] - c->first[l])
             return false;
-        bytes += y->bytes[groups[l]];
-        value += y->value[groups[l]];
+        cost += c->choice[c->first[l] + pick[l]].cost;
+        value += c->choice[c->first[l] + pick[l]].value;
     }
-    if (bytes > p->capacity)
+    if (cost > c->cap)
         return false;
     if (value > c->value || !c->source) {
-        memcpy(c->groups, groups, p->n_layer * sizeof *groups);
+        memcpy(c->pick, pick, c->n_class * sizeof *pick);
         c->value = value;
         c->source = source;
     }
@@ -204,22 +223,20 @@ bool hs_core_offer(hs_core *c, const uint32_t *groups, const char *source)
 /* Price, bound and first plan from the hull's steps. */
 static hs_status start(hs_core *c, hs_err *err)
 {
-    const uint32_t n_layer = c->problem->n_layer;
-    const size_t n = c->first[n_layer];
+    const uint32_t n_class = c->n_class;
+    const size_t n = c->first[n_class];
     step *s = malloc((n + 1) * sizeof *s);
-    uint32_t *hull = malloc((n + 1) * sizeof *hull), *at = calloc((size_t)n_layer + 1, sizeof *at);
-    bool *shut = calloc((size_t)n_layer + 1, sizeof *shut);
+    uint32_t *hull = malloc((n + 1) * sizeof *hull), *at = calloc((size_t)n_class + 1, sizeof *at);
+    bool *shut = calloc((size_t)n_class + 1, sizeof *shut);
     hs_status st = HS_OK;
     if (s && hull && at && shut) {
         size_t m = 0;
-        for (uint32_t l = 0; l < n_layer; l++)
+        for (uint32_t l = 0; l < n_class; l++)
             m += hull_steps(&c->choice[c->first[l]], c->first[l + 1] - c->first[l], l, hull, s + m);
         qsort(s, m, sizeof *s, best_step_first);
         uint64_t left = c->cap;
         price_and_bound(c, walk(s, m, at, shut, &left));
         fill_up(c, at, left);
-        for (uint32_t l = 0; l < n_layer; l++)
-            at[l] = c->choice[c->first[l] + at[l]].k;
         if (!hs_core_offer(c, at, "greedy"))
             st = hs_fail(err, HS_ERR_FAILED, "greedy: the plan breaks the limits");
     } else {
@@ -232,26 +249,26 @@ static hs_status start(hs_core *c, hs_err *err)
     return st;
 }
 
-hs_status hs_core_new(hs_core **out, const hs_solve_problem *p, hs_err *err)
+hs_status hs_core_new(hs_core **out, const hs_choices *p, hs_err *err)
 {
     *out = NULL;
-    size_t most = 0;
-    for (uint32_t l = 0; l < p->n_layer; l++)
-        most += (size_t)p->layer[l].n_groups + 1;
     hs_core *c = calloc(1, sizeof *c);
     if (!c)
         return hs_fail(err, HS_ERR_NOMEM, "solver: out of memory");
-    c->problem = p;
+    const size_t n = (size_t)p->n_class + 1;
+    c->n_class = p->n_class;
     c->glpk_bound = -1;
-    c->choice = malloc((most + 1) * sizeof *c->choice);
-    c->first = calloc((size_t)p->n_layer + 1, sizeof *c->first);
-    c->peak = calloc((size_t)p->n_layer + 1, sizeof *c->peak);
-    c->groups = calloc((size_t)p->n_layer + 1, sizeof *c->groups);
+    c->choice = malloc((p->first[p->n_class] + 1) * sizeof *c->choice);
+    c->first = calloc(n, sizeof *c->first);
+    c->peak = calloc(n, sizeof *c->peak);
+    c->pick = calloc(n, sizeof *c->pick);
     hs_status s = HS_OK;
-    if (c->choice && c->first && c->peak && c->groups) {
-        find_unit(c);
-        for (uint32_t l = 0; l < p->n_layer; l++)
-            c->first[l + 1] = c->first[l] + list_choices(c, &p->layer[l], &c->choice[c->first[l]]);
+    if (c->choice && c->first && c->peak && c->pick) {
+        find_unit(c, p);
+        for (uint32_t l = 0; l < p->n_class; l++)
+            c->first[l + 1] =
+                c->first[l] + list_choices(c, &p->choice[p->first[l]],
+                                           p->first[l + 1] - p->first[l], &c->choice[c->first[l]]);
         s = start(c, err);
     } else {
         s = hs_fail(err, HS_ERR_NOMEM, "solver: out of memory");
@@ -271,6 +288,6 @@ void hs_core_free(hs_core *c)
     free(c->choice);
     free(c->first);
     free(c->peak);
-    free(c->groups);
+    free(c->pick);
     free(c);
 }

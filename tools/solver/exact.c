@@ -1,4 +1,5 @@
-/* The exact method: dynamic programming over the layers, on losses.
+/* The exact method: dynamic programming over the classes (of an impact problem:
+ * its layers), on losses.
  *
  * Round by round it looks for the best plan whose loss (see core.h) is at most delta.  A plan
  * found that way is the optimum, since every better one has a smaller loss; a round that finds
@@ -28,16 +29,16 @@ typedef struct list {
 
 typedef struct search {
     hs_core *core;
-    uint32_t n_layer;
+    uint32_t n_class;
     hs_wide delta;
-    uint64_t *least, *most; /* [n_layer + 1]: cost of the layers from l on, within delta */
-    list *layer;            /* [n_layer + 1]: the plans of the first l layers, for tracing back */
+    uint64_t *least, *most; /* [n_class + 1]: cost of the layers from l on, within delta */
+    list *layer;            /* [n_class + 1]: the plans of the first l layers, for tracing back */
     size_t n_states;
 } search;
 
 static void drop_lists(search *x)
 {
-    for (uint32_t l = 0; l <= x->n_layer; l++) {
+    for (uint32_t l = 0; l <= x->n_class; l++) {
         free(x->layer[l].s);
         x->layer[l] = (list){0};
     }
@@ -48,7 +49,7 @@ static void drop_lists(search *x)
 static void cost_ranges(search *x)
 {
     const hs_core *c = x->core;
-    const uint32_t n = c->problem->n_layer;
+    const uint32_t n = c->n_class;
     x->least[n] = x->most[n] = 0;
     for (uint32_t l = n; l-- > 0;) {
         uint64_t lo = UINT64_MAX, hi = 0;
@@ -176,25 +177,25 @@ static hs_status add_layer(search *x, uint32_t l, hs_wide peaks, hs_err *err)
 static hs_status trace(search *x, hs_err *err)
 {
     hs_core *c = x->core;
-    const uint32_t n = c->problem->n_layer;
-    uint32_t *groups = calloc((size_t)n + 1, sizeof *groups);
-    if (!groups)
+    const uint32_t n = c->n_class;
+    uint32_t *pick = calloc((size_t)n + 1, sizeof *pick);
+    if (!pick)
         return hs_fail(err, HS_ERR_NOMEM, "exact solver: out of memory");
     size_t j = x->layer[n].n - 1;
     for (uint32_t l = n; l-- > 0;) {
         const state *s = &x->layer[l + 1].s[j];
-        groups[l] = c->choice[s->choice].k;
+        pick[l] = s->choice - (uint32_t)c->first[l];
         j = s->parent;
     }
-    const bool ok = hs_core_offer(c, groups, "exact");
-    free(groups);
+    const bool ok = hs_core_offer(c, pick, "exact");
+    free(pick);
     return ok ? HS_OK : hs_fail(err, HS_ERR_FAILED, "exact solver: the plan breaks the limits");
 }
 
 /* The best plan with a loss of at most delta, if there is one. */
 static hs_status search_within(search *x, bool *found, hs_err *err)
 {
-    const uint32_t n = x->n_layer;
+    const uint32_t n = x->n_class;
     hs_wide peaks = 0;
     hs_status s = HS_OK;
     *found = false;
@@ -256,8 +257,8 @@ static hs_status rounds(search *x, double gap, hs_core_end *end, hs_err *err)
 
 hs_status hs_core_exact(hs_core *c, double gap, hs_core_end *end, hs_err *err)
 {
-    const size_t n = (size_t)c->problem->n_layer + 1;
-    search x = {.core = c, .n_layer = c->problem->n_layer};
+    const size_t n = (size_t)c->n_class + 1;
+    search x = {.core = c, .n_class = c->n_class};
     hs_err why = {0};
     *end = HS_END_OPTIMAL;
     x.least = calloc(n, sizeof *x.least);

@@ -9,7 +9,14 @@
  * groups are sorted, so a layer that has any has those), M the number of the layer's x.  M is no
  * arbitrary large number: with 1e6 the integrality tolerance alone lets ten groups through while
  * y counts as 0.  With equal groups a colder one never displaces a hotter one; where a later
- * group is cheaper (a short last one) the third kind of row says so. */
+ * group is cheaper (a short last one) the third kind of row says so.
+ *
+ * Where a class is no layer's row of groups but any list of choices (the latency objective: each
+ * choice has its time), there is a column for each choice:
+ *
+ *     maximise   sum v[l][i] z[l][i]
+ *     subject to sum w[l][i] z[l][i]  <=  capacity
+ *                sum over i of z[l][i]  <=  1                   classes with more than one */
 #include "tools/solver/core.h"
 
 #include <glpk.h>
@@ -83,14 +90,14 @@ typedef struct triplets {
 
 typedef struct program {
     hs_core *core;
-    window *w;         /* [n_layer] */
+    window *w;         /* [n_class]; lo and hi are choices when the program is over choices */
     uint64_t capacity; /* units, beyond what is surely chosen */
     int64_t base;      /* value of what is surely chosen */
     int n_columns, n_rows;
     size_t n_entries;
     double gap, until;
-    double *column;   /* [n_columns + 1], to hand plans over */
-    uint32_t *groups; /* [n_layer], to take plans back */
+    double *column; /* [n_columns + 1], to hand plans over */
+    uint32_t *pick; /* [n_class], to take plans back */
     triplets t;
     glp_prob *lp;
     bool handed_over, broken, stopped;
@@ -109,7 +116,7 @@ static void open_window(const hs_core *c, uint32_t l, bool reduce, window *w)
     for (size_t i = c->first[l]; i < c->first[l + 1]; i++) {
         const hs_choice *o = &c->choice[i];
         /* The plan at hand stays in the program: GLPK must be able to answer with it. */
-        if (reduce && hs_core_loss(c, l, o) > slack && o->k != c->groups[l])
+        if (reduce && hs_core_loss(c, l, o) > slack && i != c->first[l] + c->pick[l])
             continue;
         if (!o->k) {
             empty = true;
@@ -134,12 +141,12 @@ static uint64_t group_units(const program *g, uint32_t l, uint32_t b)
     return units(g, l, b + 1) - units(g, l, b);
 }
 
-static hs_status lay_out(program *g, bool reduce, hs_err *err)
+static hs_status lay_out_groups(program *g, bool reduce, hs_err *err)
 {
     const hs_core *c = g->core;
     int64_t columns = 0, rows = 1;
     g->capacity = c->cap;
-    for (uint32_t l = 0; l < c->problem->n_layer; l++) {
+    for (uint32_t l = 0; l < c->n_class; l++) {
         window *w = &g->w[l];
         open_window(c, l, reduce, w);
         if (!w->whole) {
@@ -160,6 +167,44 @@ static hs_status lay_out(program *g, bool reduce, hs_err *err)
             rows += x - 1;
         }
         if (columns > INT_MAX / 8 || rows > INT_MAX / 8)
+            return hs_fail(err, HS_ERR_FAILED, "more groups than GLPK can take; use larger ones");
+    }
+    g->n_columns = (int)columns;
+    g->n_rows = (int)rows;
+    return HS_OK;
+}
+
+/* Choice i of class l has a column. */
+static bool is_open(const hs_core *c, uint32_t l, size_t i, bool reduce)
+{
+    const hs_wide slack = c->upper - ((hs_wide)c->value + 1) * c->price_q;
+    return !reduce || i == c->first[l] + c->pick[l] || hs_core_loss(c, l, &c->choice[i]) <= slack;
+}
+
+static hs_status lay_out_choices(program *g, bool reduce, hs_err *err)
+{
+    const hs_core *c = g->core;
+    int64_t columns = 0, rows = 1;
+    g->capacity = c->cap;
+    for (uint32_t l = 0; l < c->n_class; l++) {
+        window *w = &g->w[l];
+        uint32_t open = 0;
+        *w = (window){.lo = UINT32_MAX};
+        for (size_t i = c->first[l] + 1; i < c->first[l + 1]; i++) {
+            if (!is_open(c, l, i, reduce))
+                continue;
+            const uint32_t at = (uint32_t)(i - c->first[l]);
+            w->lo = w->lo < at ? w->lo : at;
+            w->hi = at + 1;
+            open++;
+        }
+        w->lo = open ? w->lo : w->hi;
+        w->column = open ? (int)columns + 1 : 0;
+        /* Those between that are not open get columns too; they do no harm. */
+        columns += w->hi - w->lo;
+        w->row = w->hi - w->lo > 1 ? (int)++rows : 0;
+        g->n_entries += 2 * (size_t)(w->hi - w->lo);
+        if (columns > INT_MAX / 8)
             return hs_fail(err, HS_ERR_FAILED, "more groups than GLPK can take; use larger ones");
     }
     g->n_columns = (int)columns;
@@ -206,6 +251,18 @@ static void add_layer_columns(const program *g, uint32_t l, triplets *t)
     }
 }
 
+static void add_choice_columns(const program *g, uint32_t l, triplets *t)
+{
+    const window *w = &g->w[l];
+    int j = w->column;
+    for (uint32_t i = w->lo; i < w->hi; i++, j++) {
+        const hs_choice *o = &g->core->choice[g->core->first[l] + i];
+        add_column(g, t, j, o->value, o->cost);
+        if (w->row)
+            put(t, w->row, j, 1);
+    }
+}
+
 static void load(program *g, triplets *t)
 {
     g->lp = glp_create_prob();
@@ -214,10 +271,13 @@ static void load(program *g, triplets *t)
     glp_add_cols(g->lp, g->n_columns);
     glp_set_row_bnds(g->lp, 1, GLP_UP, 0, (double)g->capacity);
     for (int i = 2; i <= g->n_rows; i++)
-        glp_set_row_bnds(g->lp, i, GLP_UP, 0, 0);
-    for (uint32_t l = 0; l < g->core->problem->n_layer; l++)
-        if (g->w[l].column)
+        glp_set_row_bnds(g->lp, i, GLP_UP, 0, g->core->problem ? 0 : 1);
+    for (uint32_t l = 0; l < g->core->n_class; l++) {
+        if (g->w[l].column && g->core->problem)
             add_layer_columns(g, l, t);
+        else if (g->w[l].column)
+            add_choice_columns(g, l, t);
+    }
     glp_load_matrix(g->lp, t->n, t->row, t->col, t->v);
 }
 
@@ -233,14 +293,15 @@ static int milliseconds(double until)
 /* The best plan so far, as GLPK's columns. */
 static void express(const program *g)
 {
-    for (uint32_t l = 0; l < g->core->problem->n_layer; l++) {
+    const hs_core *c = g->core;
+    for (uint32_t l = 0; l < c->n_class; l++) {
         const window *w = &g->w[l];
-        const uint32_t k = g->core->groups[l];
+        const uint32_t at = c->pick[l], k = c->choice[c->first[l] + at].k;
         int j = w->column;
         if (w->whole)
             g->column[j++] = k > 0;
         for (uint32_t b = w->lo; b < w->hi; b++)
-            g->column[j++] = b < k;
+            g->column[j++] = c->problem ? b < k : b == at;
     }
 }
 
@@ -263,20 +324,50 @@ static void on_branch(glp_tree *tree, void *info)
     }
 }
 
-/* Columns of the relaxation that GLPK settled as integers, back to groups per layer. */
+/* Columns that GLPK settled as integers, back to groups of a layer. */
+static uint32_t groups_of(program *g, uint32_t l)
+{
+    const window *w = &g->w[l];
+    uint32_t k = 0;
+    int j = w->column;
+    const bool whole = w->whole && glp_mip_col_val(g->lp, j) > 0.5;
+    j += w->whole;
+    for (uint32_t b = w->lo; b < w->hi; b++, j++)
+        k += glp_mip_col_val(g->lp, j) > 0.5;
+    g->broken = g->broken || (w->whole && !whole && k);
+    return !w->whole || whole ? w->lo + k : 0;
+}
+
+/* The choice that is k groups, or a better one for no more bytes. */
+static uint32_t choice_of(program *g, uint32_t l, uint32_t k)
+{
+    const hs_core *c = g->core;
+    const hs_solve_layer *y = &c->problem->layer[l];
+    const uint32_t n = (uint32_t)(c->first[l + 1] - c->first[l]);
+    uint32_t at = 0;
+    g->broken = g->broken || (k && k < y->min_groups) || units(g, l, k) > c->cap;
+    while (at + 1 < n && c->choice[c->first[l] + at + 1].cost <= units(g, l, k))
+        at++;
+    return at;
+}
+
+static uint32_t one_of(program *g, uint32_t l)
+{
+    const window *w = &g->w[l];
+    uint32_t at = 0, n = 0;
+    for (uint32_t i = w->lo; i < w->hi; i++)
+        if (glp_mip_col_val(g->lp, w->column + (int)(i - w->lo)) > 0.5) {
+            at = i;
+            n++;
+        }
+    g->broken = g->broken || n > 1;
+    return at;
+}
+
 static void take_back(program *g)
 {
-    for (uint32_t l = 0; l < g->core->problem->n_layer; l++) {
-        const window *w = &g->w[l];
-        uint32_t k = 0;
-        int j = w->column;
-        const bool whole = w->whole && glp_mip_col_val(g->lp, j) > 0.5;
-        j += w->whole;
-        for (uint32_t b = w->lo; b < w->hi; b++, j++)
-            k += glp_mip_col_val(g->lp, j) > 0.5;
-        g->broken = g->broken || (w->whole && !whole && k);
-        g->groups[l] = !w->whole || whole ? w->lo + k : 0;
-    }
+    for (uint32_t l = 0; l < g->core->n_class; l++)
+        g->pick[l] = g->core->problem ? choice_of(g, l, groups_of(g, l)) : one_of(g, l);
 }
 
 static void branch(program *g)
@@ -365,37 +456,33 @@ static void take_bound(program *g, double open)
     c->bound = c->glpk_bound < c->bound ? c->glpk_bound : c->bound;
 }
 
-/* GLPK keeps the capacity to a relative 1e-7, which may be some bytes too many: give up the
- * groups that matter least until the plan fits.  Anything worse is no rounding. */
+/* GLPK keeps the capacity to a relative 1e-7, which may be some bytes too many: step down where
+ * it matters least until the plan fits.  Anything worse is no rounding. */
 static bool trim(program *g)
 {
-    const hs_solve_problem *p = g->core->problem;
-    uint64_t bytes = 0;
+    const hs_core *c = g->core;
+    uint64_t cost = 0;
     g->claimed = 0;
-    for (uint32_t l = 0; l < p->n_layer; l++) {
-        bytes += p->layer[l].bytes[g->groups[l]];
-        g->claimed += p->layer[l].value[g->groups[l]];
+    for (uint32_t l = 0; l < c->n_class; l++) {
+        cost += c->choice[c->first[l] + g->pick[l]].cost;
+        g->claimed += c->choice[c->first[l] + g->pick[l]].value;
     }
-    if (bytes > p->capacity && (double)(bytes - p->capacity) > 1e-6 * (double)p->capacity)
+    if (cost > c->cap && (double)(cost - c->cap) > 1e-6 * (double)c->cap + 1)
         return false;
-    while (bytes > p->capacity) {
+    while (cost > c->cap) {
         int64_t least = INT64_MAX;
-        uint32_t layer = 0;
-        for (uint32_t l = 0; l < p->n_layer; l++) {
-            const hs_solve_layer *y = &p->layer[l];
-            const uint32_t k = g->groups[l];
-            if (k > (y->min_groups ? y->min_groups : 0) && y->value[k] - y->value[k - 1] < least) {
-                least = y->value[k] - y->value[k - 1];
-                layer = l;
+        uint32_t at = 0;
+        for (uint32_t l = 0; l < c->n_class; l++) {
+            const hs_choice *o = &c->choice[c->first[l] + g->pick[l]];
+            if (g->pick[l] && o[0].value - o[-1].value < least) {
+                least = o[0].value - o[-1].value;
+                at = l;
             }
         }
-        if (least == INT64_MAX) {
-            memcpy(g->groups, g->core->groups, p->n_layer * sizeof *g->groups);
-            return true;
-        }
-        const uint64_t *b = p->layer[layer].bytes;
-        const uint32_t k = g->groups[layer]--;
-        bytes -= b[k] - b[k - 1];
+        if (least == INT64_MAX)
+            return false;
+        const hs_choice *o = &c->choice[c->first[at] + g->pick[at]--];
+        cost -= o[0].cost - o[-1].cost;
     }
     return true;
 }
@@ -405,7 +492,7 @@ static hs_status conclude(program *g, hs_core_end *end, hs_err *err)
     hs_core *c = g->core;
     const verdict v = judge(g->rc, g->lp_status, g->mip_status);
     if (v == V_OPTIMAL || v == V_GAP || v == V_LIMIT_PLAN) {
-        if (g->broken || !trim(g) || !hs_core_offer(c, g->groups, "glpk"))
+        if (g->broken || !trim(g) || !hs_core_offer(c, g->pick, "glpk"))
             return hs_fail(err, HS_ERR_FAILED, "GLPK's answer breaks the limits");
     }
     /* A plan handed over and returned with a proof is GLPK's as well. */
@@ -461,22 +548,22 @@ static hs_status solve_open(program *g, hs_core_end *end, hs_err *err)
 hs_status hs_core_glpk(hs_core *c, bool reduce, double gap, double seconds, hs_core_end *end,
                        hs_err *err)
 {
-    const size_t n = (size_t)c->problem->n_layer + 1;
+    const size_t n = (size_t)c->n_class + 1;
     program g = {.core = c, .gap = gap, .until = hs_core_clock() + seconds, .bound = HUGE_VAL};
     *end = HS_END_OPTIMAL;
     g.w = calloc(n, sizeof *g.w);
-    g.groups = calloc(n, sizeof *g.groups);
+    g.pick = calloc(n, sizeof *g.pick);
     hs_status s = HS_OK;
-    if (!g.w || !g.groups)
+    if (!g.w || !g.pick)
         s = hs_fail(err, HS_ERR_NOMEM, "GLPK's program: out of memory");
     else
-        s = lay_out(&g, reduce, err);
+        s = c->problem ? lay_out_groups(&g, reduce, err) : lay_out_choices(&g, reduce, err);
     if (s == HS_OK) {
         c->undecided = (uint32_t)g.n_columns;
         s = solve_open(&g, end, err);
     }
     free(g.w);
-    free(g.groups);
+    free(g.pick);
     free(g.column);
     free(g.t.row);
     free(g.t.col);

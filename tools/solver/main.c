@@ -373,7 +373,7 @@ int main(int argc, char **argv)
          "per layer, none or at least N neurons (default: 0)", 0, 1 << 30, NULL, NULL},
         {.type = HS_OPT_GROUP, .help = "Solver"},
         {HS_OPT_CHOICE, "solver", 0, &o.solver, "NAME",
-         "auto, glpk or exact (default: auto, exact checked by GLPK)", 0, 0, "auto|glpk|exact",
+         "auto, glpk or exact (default: auto, GLPK where exact has no proof)", 0, 0, "auto|glpk|exact",
          NULL},
         {HS_OPT_REAL, "gap", 0, &o.gap, "X",
          "stop at this proven relative gap (default: 0, the optimum)", 0, 1, NULL, NULL},

@@ -13,36 +13,56 @@
 /* Twice this still fits, and so does its product with a 62-bit cost in 128 bits. */
 #define LARGEST (INT64_C(1) << 62)
 
-/* GLPK's check of a proven optimum gets this long; the proof does not need it. */
-static const double second_opinion_s = 0.5;
-
 /* ---- the problem ---------------------------------------------------------------------------- */
 
+/* A stable radix sort by how far a count is below the largest: the hottest first, and the lower
+ * index first among equals.  It takes as many rounds as the counts have digits. */
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
 typedef struct ranked {
-    int64_t count;
+    uint64_t below;
     int32_t id;
 } ranked;
 
-static int hottest_first(const void *a, const void *b)
+static void sort_digit(const ranked *from, ranked *to, uint32_t n, unsigned shift)
 {
-    const ranked *x = a, *y = b;
-    if (x->count != y->count)
-        return x->count < y->count ? 1 : -1;
-    return (x->id > y->id) - (x->id < y->id);
+    uint32_t at[DIGITS] = {0};
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        at[from[i].below >> shift & (DIGITS - 1)]++;
+    for (uint32_t d = 0; d < DIGITS; d++) {
+        const uint32_t n_here = at[d];
+        at[d] = sum;
+        sum += n_here;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        to[at[from[i].below >> shift & (DIGITS - 1)]++] = from[i];
 }
 
 hs_status hs_solve_order(const int64_t *count, uint32_t n, int32_t *order, hs_err *err)
 {
     if (n > INT32_MAX)
         return hs_fail(err, HS_ERR_FORMAT, "%u neurons: expected at most %d", n, INT32_MAX);
-    ranked *r = malloc((n ? n : 1) * sizeof *r);
+    ranked *r = malloc(2 * ((size_t)n + 1) * sizeof *r);
     if (!r)
         return hs_fail(err, HS_ERR_NOMEM, "sorting %u neurons: out of memory", n);
+    int64_t most = INT64_MIN;
+    uint64_t range = 0;
     for (uint32_t i = 0; i < n; i++)
-        r[i] = (ranked){count[i], (int32_t)i};
-    qsort(r, n, sizeof *r, hottest_first);
+        most = count[i] > most ? count[i] : most;
+    for (uint32_t i = 0; i < n; i++) {
+        r[i] = (ranked){(uint64_t)most - (uint64_t)count[i], (int32_t)i};
+        range |= r[i].below;
+    }
+    ranked *from = r, *to = r + n;
+    for (unsigned shift = 0; shift < 64 && range >> shift; shift += DIGIT_BITS) {
+        sort_digit(from, to, n, shift);
+        ranked *t = from;
+        from = to;
+        to = t;
+    }
     for (uint32_t i = 0; i < n; i++)
-        order[i] = r[i].id;
+        order[i] = from[i].id;
     free(r);
     return HS_OK;
 }
@@ -192,31 +212,6 @@ static const char *end_name(hs_core_end end)
     return "?";
 }
 
-/* The proof stands by itself; GLPK on what is left must not find more, and when it cannot be
- * run the answer is no worse for it. */
-static hs_status second_opinion(hs_core *c, double limit, hs_solve_result *r, hs_err *err)
-{
-    const int64_t proven = c->value;
-    const char *source = c->source;
-    hs_core_end end;
-    hs_err why = {0};
-    const double s = limit < second_opinion_s ? limit : second_opinion_s;
-    const hs_status st = hs_core_glpk(c, true, 0, s, &end, &why);
-    if (st == HS_ERR_INTERRUPTED)
-        return hs_fail(err, st, "%s", why.msg);
-    if (st != HS_OK)
-        snprintf(r->note, sizeof r->note, "the exact method's plan stands without GLPK: %.180s",
-                 why.msg);
-    if (c->value > proven)
-        return hs_fail(err, HS_ERR_FAILED,
-                       "the solvers disagree: exact proved %" PRId64 ", glpk found %" PRId64,
-                       proven, c->value);
-    /* Which of them happened to have it first must not show in the file. */
-    c->source = source;
-    c->bound = proven;
-    return HS_OK;
-}
-
 static hs_status run_auto(hs_core *c, const hs_solve_params *q, hs_core_end *end,
                           hs_solve_result *r, hs_err *err)
 {
@@ -225,11 +220,9 @@ static hs_status run_auto(hs_core *c, const hs_solve_params *q, hs_core_end *end
     c->deadline = (hs_core_clock() + limit) / 2;
     hs_status s = hs_core_exact(c, q->gap, end, err);
     c->deadline = limit;
-    if (s != HS_OK || *end == HS_END_GAP)
+    if (s != HS_OK || *end == HS_END_GAP || *end == HS_END_OPTIMAL)
         return s;
     const double left = limit - hs_core_clock();
-    if (*end == HS_END_OPTIMAL)
-        return left > 0 ? second_opinion(c, left, r, err) : HS_OK;
     if (left <= 0)
         return HS_OK;
     hs_core_end again;
@@ -264,7 +257,8 @@ static hs_status run(hs_core *c, const hs_solve_params *q, hs_solve_result *r, h
     r->bound = c->bound;
     r->glpk_bound = c->glpk_bound;
     r->undecided = c->undecided;
-    memcpy(r->groups, c->groups, c->problem->n_layer * sizeof *r->groups);
+    for (uint32_t l = 0; l < c->n_class; l++)
+        r->groups[l] = c->choice[c->first[l] + c->pick[l]].k;
     return HS_OK;
 }
 
@@ -296,15 +290,72 @@ static hs_status account(const hs_solve_problem *p, hs_solve_result *r, hs_err *
     return HS_OK;
 }
 
+static hs_status check_params(const hs_solve_params *q, hs_err *err)
+{
+    if (!(q->time_limit > 0) || !(q->gap >= 0) || !isfinite(q->gap))
+        return hs_fail(err, HS_ERR_USAGE, "time limit %g, gap %g: expected > 0 and >= 0",
+                       q->time_limit, q->gap);
+    return HS_OK;
+}
+
+/* `origin`: the problem whose layers the classes are, or NULL. */
+static hs_status search(const hs_choices *ch, const hs_solve_problem *origin, double start,
+                        const hs_solve_params *q, hs_solve_result *r, hs_err *err)
+{
+    hs_core *c;
+    hs_status s = hs_core_new(&c, ch, err);
+    if (s != HS_OK)
+        return s;
+    c->problem = origin;
+    c->deadline = start + q->time_limit;
+    c->stop = q->stop;
+    s = run(c, q, r, err);
+    hs_core_free(c);
+    return s;
+}
+
+/* A problem's layers as classes: none, or at least the minimum of groups. */
+static hs_status list_groups(const hs_solve_problem *p, hs_choices *ch, hs_err *err)
+{
+    size_t n = 0;
+    for (uint32_t l = 0; l < p->n_layer; l++)
+        n += (size_t)p->layer[l].n_groups + 1;
+    *ch = (hs_choices){.n_class = p->n_layer, .capacity = p->capacity};
+    ch->first = calloc((size_t)p->n_layer + 1, sizeof *ch->first);
+    ch->choice = malloc((n + 1) * sizeof *ch->choice);
+    if (!ch->first || !ch->choice)
+        return hs_fail(err, HS_ERR_NOMEM, "solver: out of memory");
+    for (uint32_t l = 0; l < p->n_layer; l++) {
+        const hs_solve_layer *y = &p->layer[l];
+        size_t at = ch->first[l];
+        ch->choice[at++] = (hs_choice){0};
+        for (uint32_t k = least_groups(y); k <= y->n_groups; k++)
+            ch->choice[at++] = (hs_choice){y->bytes[k], y->value[k], k};
+        ch->first[l + 1] = at;
+    }
+    return HS_OK;
+}
+
+static hs_status solve_groups(const hs_solve_problem *p, double start, const hs_solve_params *q,
+                              hs_solve_result *r, hs_err *err)
+{
+    hs_choices ch;
+    hs_status s = list_groups(p, &ch, err);
+    if (s == HS_OK)
+        s = search(&ch, p, start, q, r, err);
+    free(ch.first);
+    free(ch.choice);
+    return s;
+}
+
 hs_status hs_solve(const hs_solve_problem *p, const hs_solve_params *q, hs_solve_result *r,
                    hs_err *err)
 {
     const double start = hs_core_clock();
     *r = (hs_solve_result){.source = "exact", .status = "optimal", .glpk_bound = -1};
-    if (!(q->time_limit > 0) || !(q->gap >= 0) || !isfinite(q->gap))
-        return hs_fail(err, HS_ERR_USAGE, "time limit %g, gap %g: expected > 0 and >= 0",
-                       q->time_limit, q->gap);
-    hs_status s = screen(p, err);
+    hs_status s = check_params(q, err);
+    if (s == HS_OK)
+        s = screen(p, err);
     if (s != HS_OK)
         return s;
     r->groups = calloc(p->n_layer ? p->n_layer : 1, sizeof *r->groups);
@@ -315,20 +366,94 @@ hs_status hs_solve(const hs_solve_problem *p, const hs_solve_params *q, hs_solve
             r->bound += p->layer[l].value[r->groups[l]];
         r->lagrange_bound = r->bound;
     } else {
-        hs_core *c;
-        s = hs_core_new(&c, p, err);
-        if (s == HS_OK) {
-            c->deadline = start + q->time_limit;
-            c->stop = q->stop;
-            s = run(c, q, r, err);
-            hs_core_free(c);
-        }
+        s = solve_groups(p, start, q, r, err);
     }
     if (s == HS_OK)
         s = account(p, r, err);
     if (s != HS_OK)
         hs_solve_result_fini(r);
     r->seconds = hs_core_clock() - start;
+    return s;
+}
+
+/* ---- choices -------------------------------------------------------------------------------- */
+
+static hs_status screen_choices(const hs_choices *p, hs_err *err)
+{
+    int64_t value = 0;
+    uint64_t cost = 0;
+    for (uint32_t l = 0; l < p->n_class; l++) {
+        if (p->first[l] >= p->first[l + 1] || p->choice[p->first[l]].cost ||
+            p->choice[p->first[l]].value)
+            return hs_fail(err, HS_ERR_FAILED, "class %u: nothing must cost nothing", l);
+        int64_t most_value = 0;
+        uint64_t most_cost = 0;
+        for (size_t i = p->first[l]; i < p->first[l + 1]; i++) {
+            most_value = p->choice[i].value > most_value ? p->choice[i].value : most_value;
+            most_cost = p->choice[i].cost > most_cost ? p->choice[i].cost : most_cost;
+        }
+        if (most_value > LARGEST - value || !hs_add(cost, most_cost, &cost) || cost > LARGEST)
+            return hs_fail(err, HS_ERR_FAILED, "class %u: the sums exceed 2^62", l);
+        value += most_value;
+    }
+    return HS_OK;
+}
+
+/* The plan's value and bytes, looked up in the problem as it was given. */
+static hs_status account_choices(const hs_choices *p, hs_solve_result *r, hs_err *err)
+{
+    r->n_groups = (uint32_t)(p->first[p->n_class] - p->n_class);
+    for (uint32_t l = 0; l < p->n_class; l++) {
+        size_t i = p->first[l];
+        while (i < p->first[l + 1] && p->choice[i].k != r->groups[l])
+            i++;
+        if (i == p->first[l + 1])
+            return hs_fail(err, HS_ERR_FAILED, "%s: class %u has no choice %u", r->source, l,
+                           r->groups[l]);
+        r->value += p->choice[i].value;
+        r->bytes += p->choice[i].cost;
+    }
+    if (r->bytes > p->capacity || r->value > r->bound)
+        return hs_fail(err, HS_ERR_FAILED,
+                       "%s: the plan takes %" PRIu64 " of %" PRIu64 " bytes and is worth %" PRId64
+                       ", proven to be at most %" PRId64,
+                       r->source, r->bytes, p->capacity, r->value, r->bound);
+    r->gap = hs_core_gap(r->value, r->bound);
+    return HS_OK;
+}
+
+hs_status hs_solve_choices(const hs_choices *p, const hs_solve_params *q, hs_solve_result *r,
+                           hs_err *err)
+{
+    const double start = hs_core_clock();
+    *r = (hs_solve_result){.source = "exact", .status = "optimal", .glpk_bound = -1};
+    hs_status s = check_params(q, err);
+    if (s == HS_OK)
+        s = screen_choices(p, err);
+    if (s != HS_OK)
+        return s;
+    r->groups = calloc((size_t)p->n_class + 1, sizeof *r->groups);
+    if (!r->groups)
+        return hs_fail(err, HS_ERR_NOMEM, "solver: out of memory");
+    s = search(p, NULL, start, q, r, err);
+    if (s == HS_OK)
+        s = account_choices(p, r, err);
+    if (s != HS_OK)
+        hs_solve_result_fini(r);
+    r->seconds = hs_core_clock() - start;
+    return s;
+}
+
+hs_status hs_solve_bound(const hs_choices *p, int64_t *bound, hs_err *err)
+{
+    hs_core *c;
+    hs_status s = screen_choices(p, err);
+    if (s == HS_OK)
+        s = hs_core_new(&c, p, err);
+    if (s == HS_OK) {
+        *bound = c->bound;
+        hs_core_free(c);
+    }
     return s;
 }
 

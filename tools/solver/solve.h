@@ -12,6 +12,7 @@
 #include "formats/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct hs_solve_layer {
@@ -26,6 +27,21 @@ typedef struct hs_solve_problem {
     uint64_t capacity;
     hs_solve_layer *layer; /* [n_layer] */
 } hs_solve_problem;
+
+/* The same problem without its origin: of every class one choice is taken.  The first choice of
+ * each class is nothing, for nothing; the others come in any order. */
+typedef struct hs_choice {
+    uint64_t cost; /* bytes */
+    int64_t value; /* less than 1: never taken */
+    uint32_t k;    /* the caller's name for it */
+} hs_choice;
+
+typedef struct hs_choices {
+    uint32_t n_class;
+    uint64_t capacity;
+    size_t *first; /* [n_class + 1]: class l has choice[first[l] .. first[l + 1]) */
+    hs_choice *choice;
+} hs_choices;
 
 /* `order`: the neurons by falling count, the lower index first among equals. */
 HS_NODISCARD hs_status hs_solve_order(const int64_t *count, uint32_t n, int32_t *order,
@@ -51,7 +67,7 @@ typedef struct hs_solve_params {
 } hs_solve_params;
 
 typedef struct hs_solve_result {
-    uint32_t *groups; /* [n_layer], owned */
+    uint32_t *groups; /* [n_layer] groups, or [n_class] the choices' names; owned */
     int64_t value;    /* of the plan */
     int64_t bound;    /* no plan is worth more */
     double gap;       /* (bound - value) / bound; 0 when bound is 0 */
@@ -61,7 +77,7 @@ typedef struct hs_solve_result {
     const char *status;           /* "optimal", "gap reached", "time limit", "memory limit" */
     int64_t lagrange_bound;       /* proven before any search */
     int64_t glpk_bound;           /* -1: GLPK was not asked or proved nothing */
-    uint32_t n_groups, undecided; /* groups in all, and those the bound left to GLPK */
+    uint32_t n_groups, undecided; /* groups (choices) in all, and those left to GLPK */
     char note[256];               /* "", or a sentence the user should see */
 } hs_solve_result;
 
@@ -69,6 +85,11 @@ typedef struct hs_solve_result {
  * any group is a plan of nothing, value 0, gap 0, and a note that says why. */
 HS_NODISCARD hs_status hs_solve(const hs_solve_problem *p, const hs_solve_params *params,
                                 hs_solve_result *out, hs_err *err);
+/* The value of no plan of `p` exceeds *bound, and the work is not hard: no search. */
+HS_NODISCARD hs_status hs_solve_bound(const hs_choices *p, int64_t *bound, hs_err *err);
+/* As hs_solve. */
+HS_NODISCARD hs_status hs_solve_choices(const hs_choices *p, const hs_solve_params *params,
+                                        hs_solve_result *out, hs_err *err);
 void hs_solve_result_fini(hs_solve_result *r);
 
 #endif
