@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static void note(hs_session *s, const char *fmt, ...) HS_PRINTF(2, 3);
 static void note(hs_session *s, const char *fmt, ...)
@@ -236,18 +237,24 @@ static hs_status make_kv(hs_session *s, hs_err *err)
     for (uint32_t l = 0; l < m->n_layer; l++)
         s->kv_slot[l] = s->split->layer[l].kv ? -1 : (int32_t)host++;
     s->kv_row_bytes = (uint64_t)m->n_head_kv * m->head_dim * (s->kv_type == HS_F32 ? 4 : 2);
-    uint64_t half;
-    if (!hs_mul(s->kv_row_bytes * s->n_ctx, host, &half))
-        return hs_fail(err, HS_ERR_NOMEM, "the KV cache's size overflows");
+    const uint64_t rope = (uint64_t)s->n_ctx * m->rope_dim * sizeof *s->rope;
+    const uint64_t att = (uint64_t)s->n_ctx * m->n_head * sizeof *s->att;
+    const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t half, need;
+    /* malloc promises more than the machine has, and the process would be killed later. */
+    if (!hs_mul(s->kv_row_bytes * s->n_ctx, host, &half) || half > memory ||
+        (need = 2 * half + rope + att) > memory)
+        return hs_fail(err, HS_ERR_NOMEM,
+                       "context %u needs more host memory than this machine's %llu MiB", s->n_ctx,
+                       (unsigned long long)(memory >> 20));
     s->host_kv_bytes = 2 * half;
     s->k_cache = malloc(half + 1);
     s->v_cache = malloc(half + 1);
-    const uint64_t rope = (uint64_t)s->n_ctx * m->rope_dim * sizeof *s->rope;
     s->rope = malloc(rope);
     if (!s->k_cache || !s->v_cache || !s->rope)
         return hs_fail(err, HS_ERR_NOMEM,
                        "the KV cache for context %u needs %llu bytes of host memory", s->n_ctx,
-                       (unsigned long long)(s->host_kv_bytes + rope));
+                       (unsigned long long)need);
     for (uint32_t i = 0; i < m->rope_dim; i += 2) {
         const double f =
             pow((double)m->rope_base, -(double)i / m->rope_dim) * (double)m->rope_scale;
