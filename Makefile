@@ -189,7 +189,7 @@ $(foreach g,$(gens),$(eval $(call gen,$(g))))
 
 # A high-entropy address layout is more than the thread sanitizer of gcc 12 can map.
 aslr_off := $(if $(findstring thread,$(SAN)),$(shell setarch -R true 2>/dev/null && echo setarch -R))
-limit    := $(if $(SAN),900,180)
+limit    := $(if $(SAN),1800,600)
 unit_list = for t in $(tests); do echo "$(limit) unit/$$t $(aslr_off) $(BUILD)/tests/$$t"; done; \
             for f in $(fuzzers); do echo "$(limit) fuzz/$$f $(aslr_off) $(BUILD)/fuzz-regress/$$f tests/fuzz/corpus/$$f/*"; done
 make_list = for t in $(1); do echo "$(limit) $$t $(MAKE) --no-print-directory $$t"; done
@@ -279,7 +279,7 @@ lint:  ## headers stand alone in C and C++; clang-tidy; formatting
 	    $(CC) $(hs_cppflags) -std=c11 -Wall -Wextra -fsyntax-only -x c $$h && \
 	    $(CXX) $(hs_cppflags) -std=c++17 -Wall -Wextra -fsyntax-only -x c++ $$h || exit 1; done
 	@clang-format --dry-run -Werror $(styled)
-	@printf '%s\n' $(filter-out tests/%,$(c_files)) | xargs -P $$(nproc) -n 4 sh -c 'clang-tidy --quiet "$$@" -- $(hs_cppflags) -std=c11 $(if $(findstring x86,$(shell uname -m)),-mavx2 -mfma -mf16c) 2>/dev/null' tidy
+	@printf '%s\n' $(filter-out tests/%,$(c_files)) | xargs -P $$(nproc) -n 1 sh -c 'clang-tidy --quiet "$$@" -- $(hs_cppflags) -std=c11 $(if $(findstring x86,$(shell uname -m)),-mavx2 -mfma -mf16c) 2>/dev/null' tidy
 	@echo "lint ok"
 format:  ## clang-format in place
 	clang-format -i $(styled)
