@@ -26,6 +26,7 @@
 #include "runtime/cpu.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +44,19 @@ typedef struct hs_q8 {
 /* What a dot product of one weight type reads as its activation. */
 typedef enum hs_act_kind { HS_ACT_NONE, HS_ACT_F32, HS_ACT_Q8 } hs_act_kind;
 
+/* Rows of one matrix times the activations of several tokens:
+ * y[t * ldy + r] = row r . activation t, each of them the bits that `dot` gives. */
+typedef struct hs_tile {
+    const uint8_t *row;
+    size_t row_bytes, n_rows;
+    const float *x; /* activation t: x + t * ldx, or q.q + t * ldq and q.d + t * ldq / 32 */
+    hs_q8 q;
+    size_t ldx, ldq, n; /* ldq is a multiple of 32; n tokens */
+    size_t cols;
+    float *y;
+    size_t ldy;
+} hs_tile;
+
 typedef struct hs_kernel_type {
     hs_act_kind act; /* HS_ACT_NONE: this type has no kernels and no model may use it */
     /* One row of n weights times the activation: `x` when act is F32, `q` when it is Q8. */
@@ -51,6 +65,11 @@ typedef struct hs_kernel_type {
      * sum; quantized rows are decoded to f32 first (one rounding: scale times integer).
      * begin and end are multiples of the type's block, or end is the row's length. */
     void (*axpy)(float *y, float a, const void *row, size_t begin, size_t end);
+    /* The next two may be NULL for quantized types: a loop over the above is as good. */
+    void (*tile)(const hs_tile *t);
+    /* axpy of n rows, row_bytes apart, in rising order, row i times a[i]. */
+    void (*axpy_rows)(float *y, const float *a, const uint8_t *row, size_t row_bytes, size_t n,
+                      size_t begin, size_t end);
 } hs_kernel_type;
 
 typedef struct hs_kernels {

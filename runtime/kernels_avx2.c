@@ -11,7 +11,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { width = 8, float_lanes = 32 };
+enum { width = 8, float_lanes = 32, short_row = 512 };
 
 /* ---- lanes ----------------------------------------------------------------------------- */
 
@@ -28,6 +28,29 @@ INLINE float halve16(const __m256 *lane) { return halve8(_mm256_add_ps(lane[0], 
 INLINE float halve32(const __m256 *lane)
 {
     return halve8(_mm256_add_ps(_mm256_add_ps(lane[0], lane[2]), _mm256_add_ps(lane[1], lane[3])));
+}
+
+/* halve8 of four vectors. */
+INLINE __m128 halve8x4(const __m256 *v)
+{
+    const __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(v[0], v[1], 0x20),
+                                    _mm256_permute2f128_ps(v[0], v[1], 0x31));
+    const __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(v[2], v[3], 0x20),
+                                    _mm256_permute2f128_ps(v[2], v[3], 0x31));
+    /* Two lanes left of a and c below, of b and d above. */
+    const __m256 two =
+        _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+    const __m256 one =
+        _mm256_add_ps(_mm256_shuffle_ps(two, two, 0x88), _mm256_shuffle_ps(two, two, 0xdd));
+    return _mm_unpacklo_ps(_mm256_castps256_ps128(one), _mm256_extractf128_ps(one, 1));
+}
+
+INLINE void scatter4(float *y, size_t ldy, __m128 v)
+{
+    float f[4];
+    _mm_storeu_ps(f, v);
+    for (size_t t = 0; t < 4; t++)
+        y[t * ldy] = f[t];
 }
 
 /* All ones in the lanes j < n of the eight. */
@@ -125,15 +148,120 @@ INLINE void axpy_float(load8_fn *load8, size_t bytes, float *y, float a, const u
     }
 }
 
-#define FLOAT_ROWS(type, bytes)                                                           \
-    static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)           \
-    {                                                                                     \
-        (void)q;                                                                          \
-        return dot_float(load8_##type, bytes, row, x, n);                                 \
-    }                                                                                     \
-    static void axpy_##type(float *y, float a, const void *row, size_t begin, size_t end) \
-    {                                                                                     \
-        axpy_float(load8_##type, bytes, y, a, row, begin, end);                           \
+/* One row and four tokens.  Sixteen of the 32 lanes at a time: eight sums fit the registers,
+ * and the row, read twice, comes from the first cache. */
+INLINE void tile_float4(load8_fn *load8, const hs_tile *t, size_t r, size_t first)
+{
+    const uint8_t *row = t->row + r * t->row_bytes;
+    const float *x = t->x + first * t->ldx;
+    __m256 kept[4][2] = {0}, sum[4];
+    for (size_t half = 0; half < 2; half++) {
+        __m256 lane[4][2] = {0};
+        for (size_t i = 16 * half; i < t->cols; i += float_lanes) {
+#pragma GCC unroll 2
+            for (size_t v = 0; v < 2; v++) {
+                const __m256 w = load8(row, i + width * v);
+#pragma GCC unroll 4
+                for (size_t k = 0; k < 4; k++)
+                    lane[k][v] = _mm256_add_ps(
+                        lane[k][v],
+                        _mm256_mul_ps(w, _mm256_loadu_ps(x + k * t->ldx + i + width * v)));
+            }
+        }
+#pragma GCC unroll 4
+        for (size_t k = 0; k < 4; k++) {
+            kept[k][0] = _mm256_add_ps(kept[k][0], lane[k][0]);
+            kept[k][1] = _mm256_add_ps(kept[k][1], lane[k][1]);
+        }
+    }
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 4; k++)
+        sum[k] = _mm256_add_ps(kept[k][0], kept[k][1]);
+    scatter4(t->y + first * t->ldy + r, t->ldy, halve8x4(sum));
+}
+
+/* Four rows and one token: what is saved is the halving, most of the work for short rows. */
+INLINE void rows_float4(load8_fn *load8, const uint8_t *row, size_t row_bytes, const float *x,
+                        size_t cols, float *y)
+{
+    __m256 sum[4];
+    for (size_t k = 0; k < 4; k++, row += row_bytes) {
+        __m256 lane[4] = {0};
+        for (size_t i = 0; i < cols; i += float_lanes)
+#pragma GCC unroll 4
+            for (size_t v = 0; v < 4; v++)
+                lane[v] = _mm256_add_ps(lane[v], _mm256_mul_ps(load8(row, i + width * v),
+                                                               _mm256_loadu_ps(x + i + width * v)));
+        sum[k] = _mm256_add_ps(_mm256_add_ps(lane[0], lane[2]), _mm256_add_ps(lane[1], lane[3]));
+    }
+    _mm_storeu_ps(y, halve8x4(sum));
+}
+
+INLINE void rows_float(load8_fn *load8, size_t bytes, const hs_tile *t, const float *x, float *y)
+{
+    size_t r = 0;
+    if (t->cols % float_lanes == 0 && bytes * t->cols <= short_row)
+        for (; r + 4 <= t->n_rows; r += 4)
+            rows_float4(load8, t->row + r * t->row_bytes, t->row_bytes, x, t->cols, y + r);
+    for (; r < t->n_rows; r++)
+        y[r] = dot_float(load8, bytes, t->row + r * t->row_bytes, x, t->cols);
+}
+
+INLINE void tile_float(load8_fn *load8, size_t bytes, const hs_tile *t)
+{
+    const size_t fours = t->cols % float_lanes ? 0 : t->n / 4 * 4;
+    for (size_t k = 0; k < fours; k += 4)
+        for (size_t r = 0; r < t->n_rows; r++)
+            tile_float4(load8, t, r, k);
+    for (size_t k = fours; k < t->n; k++)
+        rows_float(load8, bytes, t, t->x + k * t->ldx, t->y + k * t->ldy);
+}
+
+/* The sums of N vectors of columns from column i on stay in registers over all rows. */
+INLINE void axpy_columns(load8_fn *load8, size_t n_vectors, float *y, const float *a,
+                         const uint8_t *row, size_t row_bytes, size_t n, size_t i)
+{
+    __m256 sum[8];
+    for (size_t v = 0; v < n_vectors; v++)
+        sum[v] = _mm256_loadu_ps(y + i + width * v);
+    for (size_t r = 0; r < n; r++, row += row_bytes) {
+        const __m256 va = _mm256_broadcast_ss(a + r);
+#pragma GCC unroll 8
+        for (size_t v = 0; v < n_vectors; v++)
+            sum[v] = _mm256_add_ps(sum[v], _mm256_mul_ps(va, load8(row, i + width * v)));
+    }
+    for (size_t v = 0; v < n_vectors; v++)
+        _mm256_storeu_ps(y + i + width * v, sum[v]);
+}
+
+INLINE void axpy_rows_float(load8_fn *load8, size_t bytes, float *y, const float *a,
+                            const uint8_t *row, size_t row_bytes, size_t n, size_t begin,
+                            size_t end)
+{
+    size_t i = begin;
+    for (; i + 64 <= end; i += 64)
+        axpy_columns(load8, 8, y, a, row, row_bytes, n, i);
+    for (; i + 32 <= end; i += 32)
+        axpy_columns(load8, 4, y, a, row, row_bytes, n, i);
+    for (; i < end && n > 0; n--, row += row_bytes, a++)
+        axpy_float(load8, bytes, y, *a, row, i, end);
+}
+
+#define FLOAT_ROWS(type, bytes)                                                                  \
+    static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)                  \
+    {                                                                                            \
+        (void)q;                                                                                 \
+        return dot_float(load8_##type, bytes, row, x, n);                                        \
+    }                                                                                            \
+    static void axpy_##type(float *y, float a, const void *row, size_t begin, size_t end)        \
+    {                                                                                            \
+        axpy_float(load8_##type, bytes, y, a, row, begin, end);                                  \
+    }                                                                                            \
+    static void tile_##type(const hs_tile *t) { tile_float(load8_##type, bytes, t); }            \
+    static void axpy_rows_##type(float *y, const float *a, const uint8_t *row, size_t row_bytes, \
+                                 size_t n, size_t begin, size_t end)                             \
+    {                                                                                            \
+        axpy_rows_float(load8_##type, bytes, y, a, row, row_bytes, n, begin, end);               \
     }
 
 FLOAT_ROWS(f32, 4)
@@ -338,6 +466,103 @@ static void axpy_q6_k(float *y, float a, const void *row, size_t begin, size_t e
     }
 }
 
+/* ---- several tokens ---- */
+
+/* 32-block b of a row: its integers, centred, and the scale of each of the eight partials. */
+typedef __m256i decode_fn(const uint8_t *row, size_t b, __m256 *scale);
+
+INLINE __m256i decode_q8_0(const uint8_t *row, size_t b, __m256 *scale)
+{
+    const uint8_t *p = row + b * hs_q8_0_bytes;
+    *scale = _mm256_set1_ps(load_d(p));
+    return centred_q8_0(p);
+}
+
+INLINE __m256i decode_q4_0(const uint8_t *row, size_t b, __m256 *scale)
+{
+    const uint8_t *p = row + b * hs_q4_0_bytes;
+    *scale = _mm256_set1_ps(load_d(p));
+    return centred_q4_0(p);
+}
+
+INLINE __m256i decode_q5_0(const uint8_t *row, size_t b, __m256 *scale)
+{
+    const uint8_t *p = row + b * hs_q5_0_bytes;
+    *scale = _mm256_set1_ps(load_d(p));
+    return centred_q5_0(p);
+}
+
+INLINE __m256i decode_q6_k(const uint8_t *row, size_t b, __m256 *scale)
+{
+    const uint8_t *p = row + b / 8 * hs_q6_k_bytes;
+    const size_t k = b % 8, quarter = k % 4;
+    const uint8_t *ql = p + k / 4 * 64 + k % 2 * 32, *qh = p + hs_q6_k_qh + k / 4 * 32;
+    const __m256i l = _mm256_loadu_si256((const __m256i *)ql);
+    const __m256i h = _mm256_loadu_si256((const __m256i *)qh);
+    /* Shifts by a variable count: b is one here. */
+    const __m256i low = _mm256_srl_epi16(l, _mm_cvtsi32_si128(quarter < 2 ? 0 : 4));
+    const __m256i high = _mm256_srl_epi16(h, _mm_cvtsi32_si128((int)(2 * quarter)));
+    const __m256i q =
+        _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi8(15)),
+                        _mm256_slli_epi16(_mm256_and_si256(high, _mm256_set1_epi8(3)), 4));
+    const float d = load_d(p + hs_q6_k_d);
+    const float s0 = d * (float)(int8_t)p[hs_q6_k_scale + 2 * k];
+    const float s1 = d * (float)(int8_t)p[hs_q6_k_scale + 2 * k + 1];
+    *scale = _mm256_set_m128(_mm_set1_ps(s1), _mm_set1_ps(s0));
+    return _mm256_sub_epi8(q, _mm256_set1_epi8(32));
+}
+
+/* lane += a block's products, for one token. */
+INLINE __m256 add_decoded(__m256 lane, __m256i q, __m256i magnitude, __m256 scale, const int8_t *a,
+                          const float *da)
+{
+    const __m256i va = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)a), q);
+    return _mm256_add_ps(lane, _mm256_mul_ps(partials(_mm256_maddubs_epi16(magnitude, va)),
+                                             _mm256_mul_ps(scale, _mm256_broadcast_ss(da))));
+}
+
+INLINE void tile_quant4(decode_fn *decode, const hs_tile *t, size_t r, size_t first)
+{
+    const uint8_t *row = t->row + r * t->row_bytes;
+    const int8_t *a = t->q.q + first * t->ldq;
+    const float *da = t->q.d + first * (t->ldq / hs_block_elems);
+    const size_t n_blocks = t->cols / hs_block_elems, ldd = t->ldq / hs_block_elems;
+    __m256 lane[2][4] = {0}, sum[4];
+    for (size_t b = 0; b < n_blocks; b += 2) {
+#pragma GCC unroll 2
+        for (size_t odd = 0; odd < 2; odd++) {
+            if (b + odd == n_blocks)
+                break;
+            __m256 scale;
+            const __m256i q = decode(row, b + odd, &scale), mag = _mm256_abs_epi8(q);
+#pragma GCC unroll 4
+            for (size_t k = 0; k < 4; k++)
+                lane[odd][k] = add_decoded(lane[odd][k], q, mag, scale,
+                                           a + k * t->ldq + (b + odd) * hs_block_elems,
+                                           da + k * ldd + b + odd);
+        }
+    }
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 4; k++)
+        sum[k] = _mm256_add_ps(lane[0][k], lane[1][k]);
+    scatter4(t->y + first * t->ldy + r, t->ldy, halve8x4(sum));
+}
+
+typedef float dot_fn(const void *row, const float *x, hs_q8 q, size_t n);
+
+INLINE void tile_quant(decode_fn *decode, dot_fn *dot, const hs_tile *t)
+{
+    const size_t fours = t->n / 4 * 4;
+    for (size_t k = 0; k < fours; k += 4)
+        for (size_t r = 0; r < t->n_rows; r++)
+            tile_quant4(decode, t, r, k);
+    for (size_t k = fours; k < t->n; k++) {
+        const hs_q8 q = {t->q.q + k * t->ldq, t->q.d + k * (t->ldq / hs_block_elems)};
+        for (size_t r = 0; r < t->n_rows; r++)
+            t->y[k * t->ldy + r] = dot(t->row + r * t->row_bytes, NULL, q, t->cols);
+    }
+}
+
 #define BLOCK32_ROWS(type)                                                                \
     static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)           \
     {                                                                                     \
@@ -347,11 +572,14 @@ static void axpy_q6_k(float *y, float a, const void *row, size_t begin, size_t e
     static void axpy_##type(float *y, float a, const void *row, size_t begin, size_t end) \
     {                                                                                     \
         axpy_block32(centred_##type, hs_##type##_bytes, y, a, row, begin, end);           \
-    }
+    }                                                                                     \
+    static void tile_##type(const hs_tile *t) { tile_quant(decode_##type, dot_##type, t); }
 
 BLOCK32_ROWS(q8_0)
 BLOCK32_ROWS(q4_0)
 BLOCK32_ROWS(q5_0)
+
+static void tile_q6_k(const hs_tile *t) { tile_quant(decode_q6_k, dot_q6_k, t); }
 
 INLINE __m256i magnitude(__m256 x)
 {
@@ -478,13 +706,13 @@ static float vector_max(const float *x, size_t n)
 void hs_kernels_avx2(hs_kernels *k)
 {
     k->level = HS_CPU_AVX2;
-    k->type[HS_F32] = (hs_kernel_type){HS_ACT_F32, dot_f32, axpy_f32};
-    k->type[HS_F16] = (hs_kernel_type){HS_ACT_F32, dot_f16, axpy_f16};
-    k->type[HS_BF16] = (hs_kernel_type){HS_ACT_F32, dot_bf16, axpy_bf16};
-    k->type[HS_Q8_0] = (hs_kernel_type){HS_ACT_Q8, dot_q8_0, axpy_q8_0};
-    k->type[HS_Q5_0] = (hs_kernel_type){HS_ACT_Q8, dot_q5_0, axpy_q5_0};
-    k->type[HS_Q4_0] = (hs_kernel_type){HS_ACT_Q8, dot_q4_0, axpy_q4_0};
-    k->type[HS_Q6_K] = (hs_kernel_type){HS_ACT_Q8, dot_q6_k, axpy_q6_k};
+    k->type[HS_F32] = (hs_kernel_type){HS_ACT_F32, dot_f32, axpy_f32, tile_f32, axpy_rows_f32};
+    k->type[HS_F16] = (hs_kernel_type){HS_ACT_F32, dot_f16, axpy_f16, tile_f16, axpy_rows_f16};
+    k->type[HS_BF16] = (hs_kernel_type){HS_ACT_F32, dot_bf16, axpy_bf16, tile_bf16, axpy_rows_bf16};
+    k->type[HS_Q8_0] = (hs_kernel_type){HS_ACT_Q8, dot_q8_0, axpy_q8_0, tile_q8_0};
+    k->type[HS_Q5_0] = (hs_kernel_type){HS_ACT_Q8, dot_q5_0, axpy_q5_0, tile_q5_0};
+    k->type[HS_Q4_0] = (hs_kernel_type){HS_ACT_Q8, dot_q4_0, axpy_q4_0, tile_q4_0};
+    k->type[HS_Q6_K] = (hs_kernel_type){HS_ACT_Q8, dot_q6_k, axpy_q6_k, tile_q6_k};
     k->quantize_q8 = quantize_q8;
     k->scale_mul = scale_mul;
     k->exp_sum = exp_sum;

@@ -13,9 +13,37 @@ typedef struct matmul_job {
     size_t ldx, ldy, n;
 } matmul_job;
 
+/* What the rows of one tile may take: they are read once for every few tokens and should come
+ * from a near cache. */
+enum { tile_bytes = 32 * 1024 };
+
+static void matmul_tiles(const matmul_job *j, int64_t begin, int64_t end)
+{
+    const uint64_t row_bytes = j->w->row_bytes;
+    const int64_t step = row_bytes < tile_bytes / 4 ? tile_bytes / (int64_t)row_bytes : 4;
+    hs_tile t = {.row_bytes = row_bytes,
+                 .x = j->x,
+                 .q = hs_q8_at(j->s, 0),
+                 .ldx = j->ldx,
+                 .ldq = j->s->q8_cols,
+                 .n = j->n,
+                 .cols = j->w->cols,
+                 .ldy = j->ldy};
+    for (int64_t r = begin; r < end; r += step) {
+        t.row = hs_mat_row(j->w, (uint64_t)r);
+        t.n_rows = (size_t)(end - r < step ? end - r : step);
+        t.y = j->y + r;
+        j->kt->tile(&t);
+    }
+}
+
 static void matmul_rows(void *ud, int64_t begin, int64_t end)
 {
     const matmul_job *j = ud;
+    if (j->n > 1 && j->kt->tile) {
+        matmul_tiles(j, begin, end);
+        return;
+    }
     for (int64_t r = begin; r < end; r++) {
         const uint8_t *row = hs_mat_row(j->w, (uint64_t)r);
         for (size_t t = 0; t < j->n; t++)
@@ -36,7 +64,8 @@ void hs_matmul(hs_session *s, const hs_mat *w, const float *x, size_t ldx, float
     const hs_kernel_type *kt = &s->k.type[w->dtype];
     if (kt->act == HS_ACT_Q8)
         hs_quantize_batch(s, x, ldx, w->cols, n);
-    matmul_job j = {s, kt, w, x, y, ldx, ldy, n};
+    matmul_job j = {s, kt, w, x, NULL, ldx, ldy, n};
+    j.y = y;
     /* Ranges of at least 16 rows: fewer would cost more in hand-over than in arithmetic. */
     const int64_t step = w->rows / (4 * hs_pool_size(s->pool)) + 1;
     hs_pool_run(s->pool, w->rows, step < 16 ? 16 : step, matmul_rows, &j);

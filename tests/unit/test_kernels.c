@@ -290,6 +290,52 @@ static void dot_of_unaligned_rows(void **state)
     each_level(unaligned_level);
 }
 
+/* Several rows and tokens: the bits of dot, with the rows and the activations at a wall, and
+ * nothing written beside them. */
+static void check_tile(const hs_kernels *k, const type_case *c, size_t n, unsigned strange)
+{
+    const size_t tokens = rnd() % 12, rows = rnd() % 5, bytes = n / c->block * c->bytes;
+    const size_t ldx = n + (c->quantized ? 32 : 1) * (rnd() % 2), ldy = rows + rnd() % 3;
+    uint8_t *row = at_wall(0, rows * bytes);
+    const size_t span = tokens ? (tokens - 1) * ldx + n : 0;
+    float *x = c->quantized ? NULL : at_wall(1, span * sizeof *x);
+    const hs_q8 a = c->quantized ? fill_q8(span, strange) : (hs_q8){0};
+    float *y = at_wall(3, tokens * ldy * sizeof *y);
+    for (size_t r = 0; r < rows; r++)
+        fill_row(c, row + r * bytes, n, strange);
+    for (size_t i = 0; x && i < span; i++)
+        x[i] = any_float(strange);
+    for (size_t i = 0; i < tokens * ldy; i++)
+        y[i] = 12345;
+    k->type[c->type].tile(&(hs_tile){row, bytes, rows, x, a, ldx, ldx, tokens, n, y, ldy});
+    for (size_t t = 0; t < tokens; t++)
+        for (size_t r = 0; r < ldy; r++) {
+            const hs_q8 q = {a.q + t * ldx, a.d + t * (ldx / 32)};
+            const float want =
+                r < rows ? k->type[c->type].dot(row + r * bytes, x ? x + t * ldx : NULL, q, n)
+                         : 12345;
+            if (!same(want, y[t * ldy + r]))
+                fail_msg("%s %s n=%zu row %zu token %zu: %a, got %a", hs_cpu_name(k->level),
+                         hs_dtype_name(c->type), n, r, t, (double)want, (double)y[t * ldy + r]);
+        }
+}
+
+static void tile_level(const hs_kernels *k)
+{
+    for (size_t t = 0; t < n_types; t++)
+        for (size_t blocks = 0; k->type[types[t].type].tile && blocks <= max_blocks(&types[t]);
+             blocks++)
+            for (unsigned strange = 0; strange <= 60; strange += 12)
+                for (int rep = 0; rep < (types[t].quantized ? 8 : 2); rep++)
+                    check_tile(k, &types[t], blocks * types[t].block, strange);
+}
+
+static void tile_is_dot(void **state)
+{
+    (void)state;
+    each_level(tile_level);
+}
+
 /* Against the sum in double: the bound of design.md section 6. */
 static void accuracy_level(const hs_kernels *k)
 {
@@ -362,6 +408,46 @@ static void axpy_is_canonical(void **state)
 {
     (void)state;
     each_level(axpy_level);
+}
+
+/* Rows at once are rows in turn. */
+static void check_axpy_rows(const hs_kernels *k, const type_case *c, size_t n, size_t begin,
+                            size_t end, unsigned strange)
+{
+    const size_t rows = rnd() % 7, bytes = n / c->block * c->bytes;
+    uint8_t *row = at_wall(0, rows * bytes);
+    float *y = at_wall(1, n * sizeof *y), *want = at_wall(2, n * sizeof *y);
+    float *a = at_wall(3, rows * sizeof *a);
+    for (size_t r = 0; r < rows; r++) {
+        fill_row(c, row + r * bytes, n, strange);
+        a[r] = any_float(strange);
+    }
+    for (size_t i = 0; i < n; i++)
+        want[i] = y[i] = any_float(strange);
+    for (size_t r = 0; r < rows; r++)
+        k->type[c->type].axpy(want, a[r], row + r * bytes, begin, end);
+    k->type[c->type].axpy_rows(y, a, row, bytes, rows, begin, end);
+    for (size_t i = 0; i < n; i++)
+        assert_true(same(want[i], y[i]));
+}
+
+static void axpy_rows_level(const hs_kernels *k)
+{
+    for (size_t t = 0; t < n_types; t++)
+        for (size_t blocks = 0; k->type[types[t].type].axpy_rows && blocks <= max_blocks(&types[t]);
+             blocks++)
+            for (unsigned strange = 0; strange <= 12; strange += 6) {
+                const size_t n = blocks * types[t].block;
+                const size_t b = rnd() % (blocks + 1), e = b + rnd() % (blocks - b + 1);
+                check_axpy_rows(k, &types[t], n, 0, n, strange);
+                check_axpy_rows(k, &types[t], n, b * types[t].block, e * types[t].block, strange);
+            }
+}
+
+static void axpy_rows_are_axpys(void **state)
+{
+    (void)state;
+    each_level(axpy_rows_level);
 }
 
 /* And what axpy adds is what the type table says a row holds. */
@@ -620,6 +706,10 @@ static void table_level(const hs_kernels *k)
         assert_int_equal(k->type[type].act != HS_ACT_NONE, listed[type]);
         assert_int_equal(k->type[type].dot != NULL, listed[type]);
         assert_int_equal(k->type[type].axpy != NULL, listed[type]);
+        if (k->type[type].act == HS_ACT_F32) { /* attention counts on them */
+            assert_non_null(k->type[type].tile);
+            assert_non_null(k->type[type].axpy_rows);
+        }
     }
 }
 
@@ -649,7 +739,9 @@ int main(void)
         cmocka_unit_test(dot_is_canonical),
         cmocka_unit_test(dot_of_unaligned_rows),
         cmocka_unit_test(dot_is_accurate),
+        cmocka_unit_test(tile_is_dot),
         cmocka_unit_test(axpy_is_canonical),
+        cmocka_unit_test(axpy_rows_are_axpys),
         cmocka_unit_test(axpy_decodes_as_the_table),
         cmocka_unit_test(f16_decodes),
         cmocka_unit_test(quantize_is_exact),
