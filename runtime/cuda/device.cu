@@ -111,7 +111,8 @@ static void device_close(hs_device *dev)
         cudaStreamDestroy(dev->stream);
     }
 #if defined(HS_CUDA_EMU) && HS_EMU_ASAN
-    __asan_unpoison_memory_region(dev->arena, dev->arena_bytes);
+    if (dev->arena)
+        __asan_unpoison_memory_region(dev->arena, dev->arena_bytes);
 #endif
     if (dev->stage)
         cudaFreeHost(dev->stage);

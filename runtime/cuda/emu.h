@@ -76,7 +76,9 @@ typedef struct hs_emu_stream {
     const char *kernel;
     void (*run)(const void *args);
     const void *args;
-    hs_err err; /* first failure; launches do nothing until it is taken */
+    void *tsan,
+        *tsan_host; /* ThreadSanitizer's contexts of the device and of the launching thread */
+    hs_err err;     /* first failure; launches do nothing until it is taken */
 } hs_emu_stream;
 
 __attribute__((unused)) static thread_local hs_emu_stream *hs_emu_now;
@@ -109,7 +111,8 @@ static inline void hs_emu_switch(hs_emu_stream *s, hs_emu_fiber *to)
     __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->stack_bytes);
 #endif
 #if HS_EMU_TSAN
-    __tsan_switch_to_fiber(to->tsan, 0);
+    if (to == &s->host || from == &s->host)
+        __tsan_switch_to_fiber(to == &s->host ? s->tsan_host : s->tsan, 0);
 #endif
     s->jump(&from->ctx, &to->ctx);
     hs_emu_arrive(s);
@@ -215,8 +218,9 @@ static inline void hs_emu_block_run(hs_emu_stream *s)
 static inline void hs_emu_fibers_free(hs_emu_stream *s)
 {
 #if HS_EMU_TSAN
-    for (size_t i = 0; i < s->n_fiber; i++)
-        __tsan_destroy_fiber(s->fiber[i].tsan);
+    if (s->tsan)
+        __tsan_destroy_fiber(s->tsan);
+    s->tsan = NULL;
 #endif
     hs_emu_stacks_free(s->stacks, s->n_fiber, s->stack_step);
     free(s->fiber);
@@ -225,6 +229,18 @@ static inline void hs_emu_fibers_free(hs_emu_stream *s)
     s->fiber = NULL;
     s->warp = NULL;
     s->n_fiber = 0;
+}
+
+/* All fibers at the start of their life. */
+static inline void hs_emu_fibers_start(hs_emu_stream *s)
+{
+#if HS_EMU_TSAN
+    if (s->tsan)
+        __tsan_destroy_fiber(s->tsan);
+    s->tsan = __tsan_create_fiber(0);
+#endif
+    for (size_t i = 0; i < s->n_fiber; i++)
+        hs_emu_fiber_aim(&s->fiber[i], hs_emu_entry);
 }
 
 /* At least n fibers; more than before means all are made anew, which is safe between launches. */
@@ -247,8 +263,8 @@ static inline bool hs_emu_fibers_need(hs_emu_stream *s, unsigned n)
         f->stack = s->stacks + (i + 1) * s->stack_step - HS_EMU_STACK;
         f->stack_bytes = HS_EMU_STACK;
         f->index = i;
-        hs_emu_fiber_aim(f, hs_emu_entry);
     }
+    hs_emu_fibers_start(s);
     return true;
 }
 
@@ -285,7 +301,7 @@ static inline void hs_emu_run(hs_emu_stream *s, const char *name, dim3 grid, dim
         s->fiber[i].tid = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
     s->cur = &s->host;
 #if HS_EMU_TSAN
-    s->host.tsan = __tsan_get_current_fiber();
+    s->tsan_host = __tsan_get_current_fiber();
 #endif
 #if HS_EMU_ASAN
     __asan_unpoison_memory_region(s->shared, HS_EMU_MAX_SHARED);
@@ -300,8 +316,7 @@ static inline void hs_emu_run(hs_emu_stream *s, const char *name, dim3 grid, dim
             }
     hs_emu_now = NULL;
     if (s->err.code) /* threads were left in the middle of the kernel */
-        for (size_t i = 0; i < s->n_fiber; i++)
-            hs_emu_fiber_aim(&s->fiber[i], hs_emu_entry);
+        hs_emu_fibers_start(s);
 }
 
 template <class... P, class... A>

@@ -7,7 +7,9 @@
  * every other register is declared clobbered, so the compiler saves just what is live.  Floating
  * point control words are shared by all fibers.  x86-64 and aarch64 have their own few
  * instructions; elsewhere, or with HS_EMU_UCONTEXT, <ucontext.h> does it (about 100 times slower,
- * since it saves the signal mask).  AddressSanitizer and ThreadSanitizer are told of every switch.
+ * since it saves the signal mask).  AddressSanitizer is told of every switch; ThreadSanitizer of
+ * those between host and device: the fibers of a stream, one after the other on one thread, are
+ * one context to it (a context each would cost microseconds a switch).
  *
  * A fiber that has returned from a kernel stays in its entry loop, ready for the next block, so
  * stacks and sanitizer state are made once. */
@@ -75,7 +77,6 @@ typedef struct hs_emu_fiber {
     } tid;            /* threadIdx */
     unsigned index;   /* x + blockDim.x * (y + blockDim.y * z) */
     void *fake_stack; /* AddressSanitizer's */
-    void *tsan;
 } hs_emu_fiber;
 
 #ifdef HS_EMU_UCONTEXT
@@ -146,11 +147,6 @@ static inline void hs_emu_fiber_aim(hs_emu_fiber *f, void (*entry)(void))
 #if HS_EMU_ASAN
     __asan_unpoison_memory_region(f->stack, f->stack_bytes);
     f->fake_stack = NULL;
-#endif
-#if HS_EMU_TSAN
-    if (f->tsan)
-        __tsan_destroy_fiber(f->tsan);
-    f->tsan = __tsan_create_fiber(0);
 #endif
 #ifdef HS_EMU_UCONTEXT
     getcontext(&f->ctx);
