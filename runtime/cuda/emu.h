@@ -47,24 +47,22 @@ typedef enum hs_emu_op {
     HS_EMU_IDX,
 } hs_emu_op;
 
-/* One lane's call of a warp operation. */
-typedef struct hs_emu_call {
-    hs_emu_op op;
-    uint32_t mask, value, arg, width, result;
-} hs_emu_call;
-
 typedef struct hs_emu_warp {
-    uint32_t lanes;   /* exist: the last warp of a block may be short */
-    uint32_t live;    /* have not returned */
-    uint32_t ready;   /* can run */
-    uint32_t waiting; /* are inside a warp operation */
-    hs_emu_call call[HS_EMU_WARP];
+    uint32_t lanes;      /* exist: the last warp of a block may be short */
+    uint32_t live;       /* have not returned */
+    uint32_t ready;      /* can run */
+    uint32_t waiting;    /* are inside a warp operation */
+    hs_emu_fiber *fiber; /* [32] */
+    /* Each lane's call: mask, operation and width in one number, and the operands. */
+    uint64_t key[HS_EMU_WARP];
+    uint32_t value[HS_EMU_WARP], arg[HS_EMU_WARP], result[HS_EMU_WARP];
 } hs_emu_warp;
 
 typedef struct hs_emu_stream {
-    /* Through a pointer, so that no compiler can prove that a switch leaves a kernel's __shared__
+    /* Through pointers, so that no compiler can prove that a switch leaves a kernel's __shared__
      * variables alone. */
-    void (*jump)(hs_emu_ctx *from, const hs_emu_ctx *to);
+    void (*barrier)(struct hs_emu_stream *s, int line);
+    uint32_t (*collect)(struct hs_emu_stream *s, uint64_t key, uint32_t value, uint32_t arg);
     hs_emu_fiber host, *cur, *previous;
     hs_emu_fiber *fiber; /* [n_fiber] */
     hs_emu_warp *warp;   /* [n_fiber / 32] */
@@ -88,7 +86,7 @@ __attribute__((unused)) static thread_local hs_emu_stream *hs_emu_now;
 #define blockDim        (hs_emu_now->block)
 #define gridDim         (hs_emu_now->grid)
 #define warpSize        32
-#define __syncthreads() hs_emu_barrier(__LINE__)
+#define __syncthreads() hs_emu_now->barrier(hs_emu_now, __LINE__)
 
 /* --- scheduling --------------------------------------------------------------------------- */
 
@@ -114,22 +112,21 @@ static inline void hs_emu_switch(hs_emu_stream *s, hs_emu_fiber *to)
     if (to == &s->host || from == &s->host)
         __tsan_switch_to_fiber(to == &s->host ? s->tsan_host : s->tsan, 0);
 #endif
-    s->jump(&from->ctx, &to->ctx);
+    hs_emu_jump(&from->ctx, &to->ctx);
     hs_emu_arrive(s);
 }
 
-static inline hs_emu_warp *hs_emu_my_warp(hs_emu_stream *s)
+/* Let others run until somebody has made this lane ready again.  Nearly always the next lane is
+ * the one to go on; a guess that needs no look at `ready` keeps the switch short. */
+static inline void hs_emu_wait(hs_emu_stream *s, hs_emu_fiber *f)
 {
-    return &s->warp[s->cur->index / HS_EMU_WARP];
-}
-
-/* Let others run until somebody has made this lane ready again. */
-static inline void hs_emu_wait(hs_emu_stream *s, const hs_emu_warp *w)
-{
-    const unsigned index = s->cur->index, lane = index % HS_EMU_WARP;
-    const uint32_t later = w->ready & ~((2u << lane) - 1);
-    const uint32_t pick = later ? later : w->ready;
-    hs_emu_switch(s, pick ? &s->fiber[index - lane + (unsigned)__builtin_ctz(pick)] : &s->host);
+    const uint32_t ready = f->warp->ready, later = ready & 0xfffffffeu << f->lane;
+    if (later & 2u << f->lane) {
+        hs_emu_switch(s, f + 1);
+    } else {
+        const uint32_t pick = later ? later : ready;
+        hs_emu_switch(s, pick ? f->warp->fiber + __builtin_ctz(pick) : &s->host);
+    }
 }
 
 /* A thread's life: the same fiber runs one thread of every block. */
@@ -139,12 +136,11 @@ static void hs_emu_entry(void)
     hs_emu_arrive(s);
     for (;;) {
         s->run(s->args);
-        hs_emu_warp *w = hs_emu_my_warp(s);
-        const uint32_t bit = 1u << s->cur->index % HS_EMU_WARP;
+        hs_emu_fiber *f = s->cur;
         s->n_returned++;
-        w->live &= ~bit;
-        w->ready &= ~bit;
-        hs_emu_wait(s, w);
+        f->warp->live &= ~(1u << f->lane);
+        f->warp->ready &= ~(1u << f->lane);
+        hs_emu_wait(s, f);
     }
 }
 
@@ -263,6 +259,10 @@ static inline bool hs_emu_fibers_need(hs_emu_stream *s, unsigned n)
         f->stack = s->stacks + (i + 1) * s->stack_step - HS_EMU_STACK;
         f->stack_bytes = HS_EMU_STACK;
         f->index = i;
+        f->lane = i % HS_EMU_WARP;
+        f->warp = &s->warp[i / HS_EMU_WARP];
+        if (f->lane == 0)
+            f->warp->fiber = f;
     }
     hs_emu_fibers_start(s);
     return true;
@@ -338,74 +338,118 @@ static void hs_emu_launch(hs_emu_stream *s, const char *name, dim3 grid, dim3 bl
 
 /* --- barriers and warp operations ----------------------------------------------------------- */
 
-static inline void hs_emu_barrier(int line)
+__attribute__((noinline, unused)) static void hs_emu_barrier(hs_emu_stream *s, int line)
 {
-    hs_emu_stream *s = hs_emu_now;
-    hs_emu_warp *w = hs_emu_my_warp(s);
+    hs_emu_fiber *f = s->cur;
     if (s->n_barrier++ == 0)
         s->barrier_line = line;
     else if (s->barrier_line != line)
         s->barrier_line2 = line;
-    w->ready &= ~(1u << s->cur->index % HS_EMU_WARP);
-    hs_emu_wait(s, w);
+    f->warp->ready &= ~(1u << f->lane);
+    hs_emu_wait(s, f);
 }
 
-static inline uint32_t hs_emu_call_result(const hs_emu_warp *w, unsigned lane, uint32_t ballot)
+/* The lane whose value this lane gets. */
+static inline unsigned hs_emu_source(hs_emu_op op, unsigned lane, uint32_t arg, unsigned width)
 {
-    const hs_emu_call *c = &w->call[lane];
-    const unsigned first = lane & ~(c->width - 1), last = first + c->width - 1;
-    unsigned from = lane;
-    switch (c->op) {
-    case HS_EMU_SYNC: return 0;
-    case HS_EMU_BALLOT: return ballot;
-    case HS_EMU_XOR: from = (lane ^ c->arg) <= last ? lane ^ c->arg : lane; break;
-    case HS_EMU_DOWN: from = lane + c->arg <= last ? lane + c->arg : lane; break;
-    case HS_EMU_UP: from = lane >= first + c->arg ? lane - c->arg : lane; break;
-    case HS_EMU_IDX: from = first + (c->arg & (c->width - 1)); break;
+    const unsigned first = lane & ~(width - 1), last = first + width - 1;
+    switch (op) {
+    case HS_EMU_XOR: return (lane ^ arg) <= last ? lane ^ arg : lane;
+    case HS_EMU_DOWN: return arg <= last - lane ? lane + arg : lane;
+    case HS_EMU_UP: return arg <= lane - first ? lane - arg : lane;
+    case HS_EMU_IDX: return first + (arg & (width - 1));
+    case HS_EMU_SYNC:
+    case HS_EMU_BALLOT: break;
     }
-    /* A lane outside the mask has no defined value. */
-    return c->mask >> from & 1 ? w->call[from].value : 0xffffffffu;
+    return lane;
+}
+
+/* The usual call: an exchange by XOR within an aligned group of lanes, all with one operand. */
+static inline bool hs_emu_butterfly(hs_emu_warp *w, uint32_t mask)
+{
+    const unsigned first = (unsigned)__builtin_ctz(mask), n = (unsigned)__builtin_popcount(mask);
+    const uint32_t arg = w->arg[first];
+    uint32_t same = 0;
+    if ((n & (n - 1)) != 0 || first % n != 0 || mask >> first != (uint32_t)((1ull << n) - 1) ||
+        arg >= n)
+        return false;
+    for (unsigned lane = first; lane < first + n; lane++)
+        same |= w->arg[lane] ^ arg;
+    if (same)
+        return false;
+    for (unsigned lane = first; lane < first + n; lane++)
+        w->result[lane] = w->value[lane ^ arg];
+    return true;
+}
+
+static inline void hs_emu_ballot(hs_emu_warp *w, uint32_t mask)
+{
+    uint32_t ballot = 0;
+    for (uint32_t m = mask; m; m &= m - 1)
+        ballot |= (uint32_t)(w->value[__builtin_ctz(m)] != 0) << __builtin_ctz(m);
+    for (uint32_t m = mask; m; m &= m - 1)
+        w->result[__builtin_ctz(m)] = ballot;
+}
+
+static inline void hs_emu_exchange_any(hs_emu_warp *w, hs_emu_op op, uint32_t mask, unsigned width)
+{
+    for (uint32_t m = mask; m; m &= m - 1) {
+        const unsigned lane = (unsigned)__builtin_ctz(m);
+        const unsigned from = hs_emu_source(op, lane, w->arg[lane], width);
+        /* A lane outside the mask has no defined value. */
+        w->result[lane] = mask >> from & 1 ? w->value[from] : 0xffffffffu;
+    }
 }
 
 /* The last lane of `mask` has arrived: answer all of them. */
-static inline bool hs_emu_call_finish(hs_emu_warp *w, uint32_t mask, hs_emu_op op)
+__attribute__((noinline, unused)) static bool hs_emu_finish(hs_emu_warp *w, uint64_t key)
 {
-    uint32_t ballot = 0;
-    for (uint32_t m = mask; m; m &= m - 1) {
-        const unsigned lane = (unsigned)__builtin_ctz(m);
-        if (w->call[lane].mask != mask || w->call[lane].op != op)
-            return false;
-        ballot |= (uint32_t)(w->call[lane].value != 0) << lane;
-    }
-    for (uint32_t m = mask; m; m &= m - 1) {
-        const unsigned lane = (unsigned)__builtin_ctz(m);
-        w->call[lane].result = hs_emu_call_result(w, lane, ballot);
-    }
+    const uint32_t mask = (uint32_t)(key >> 32);
+    const hs_emu_op op = (hs_emu_op)(key & 0xff);
+    uint64_t differ = 0;
+    for (unsigned lane = 0; lane < HS_EMU_WARP; lane++)
+        differ |= mask >> lane & 1 ? w->key[lane] ^ key : 0;
+    if (differ)
+        return false;
+    if (op == HS_EMU_BALLOT)
+        hs_emu_ballot(w, mask);
+    else if (op != HS_EMU_SYNC && (op != HS_EMU_XOR || !hs_emu_butterfly(w, mask)))
+        hs_emu_exchange_any(w, op, mask, (unsigned)(key >> 8 & 0xff));
     w->waiting &= ~mask;
     w->ready |= mask;
     return true;
 }
 
-__attribute__((noinline, unused)) static uint32_t
-hs_emu_collect(hs_emu_op op, uint32_t mask, uint32_t value, uint32_t arg, uint32_t width)
+__attribute__((noinline, unused)) static uint32_t hs_emu_collect(hs_emu_stream *s, uint64_t key,
+                                                                 uint32_t value, uint32_t arg)
 {
-    hs_emu_stream *s = hs_emu_now;
-    hs_emu_warp *w = hs_emu_my_warp(s);
-    const unsigned lane = s->cur->index % HS_EMU_WARP;
-    mask &= w->lanes;
+    hs_emu_fiber *f = s->cur;
+    hs_emu_warp *w = f->warp;
+    const unsigned lane = f->lane;
+    const uint32_t mask = (uint32_t)(key >> 32) & w->lanes;
+    key = (uint64_t)mask << 32 | (uint32_t)key;
     if (!(mask >> lane & 1))
         hs_emu_fault(s, "a warp operation whose mask leaves out the caller");
     if (mask & ~w->live)
         hs_emu_fault(s, "a warp operation with a lane that has returned");
-    w->call[lane] = {op, mask, value, arg, width, 0};
+    w->key[lane] = key;
+    w->value[lane] = value;
+    w->arg[lane] = arg;
     w->waiting |= 1u << lane;
     if ((w->waiting & mask) != mask) {
         w->ready &= ~(1u << lane);
-        hs_emu_wait(s, w);
-    } else if (!hs_emu_call_finish(w, mask, op)) {
+        hs_emu_wait(s, f);
+    } else if (!hs_emu_finish(w, key)) {
         hs_emu_fault(s, "lanes of a warp meet in different operations or masks");
     }
-    return w->call[lane].result;
+    return w->result[lane];
+}
+
+static inline uint32_t hs_emu_call(hs_emu_op op, unsigned mask, uint32_t value, uint32_t arg,
+                                   int width)
+{
+    return hs_emu_now->collect(hs_emu_now, (uint64_t)mask << 32 | (uint32_t)width << 8 | op, value,
+                               arg);
 }
 
 template <class T>
@@ -414,7 +458,7 @@ static inline T hs_emu_shuffle(hs_emu_op op, unsigned mask, T v, unsigned arg, i
     static_assert(sizeof(T) == 4, "32-bit values only");
     uint32_t bits;
     memcpy(&bits, &v, 4);
-    bits = hs_emu_collect(op, mask, bits, arg, (uint32_t)width);
+    bits = hs_emu_call(op, mask, bits, arg, width);
     memcpy(&v, &bits, 4);
     return v;
 }
@@ -437,7 +481,7 @@ template <class T> static inline T __shfl_sync(unsigned mask, T v, int lane, int
 }
 static inline unsigned __ballot_sync(unsigned mask, int predicate)
 {
-    return hs_emu_collect(HS_EMU_BALLOT, mask, (uint32_t)predicate, 0, 32);
+    return hs_emu_call(HS_EMU_BALLOT, mask, (uint32_t)predicate, 0, 32);
 }
 static inline int __any_sync(unsigned mask, int predicate)
 {
@@ -449,7 +493,7 @@ static inline int __all_sync(unsigned mask, int predicate)
 }
 static inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
-    hs_emu_collect(HS_EMU_SYNC, mask, 0, 0, 32);
+    hs_emu_call(HS_EMU_SYNC, mask, 0, 0, 32);
 }
 
 /* --- atomics: fibers switch nowhere else, so a plain update is indivisible -------------------- */
@@ -543,7 +587,8 @@ static inline cudaError_t cudaStreamCreate(cudaStream_t *out)
         return cudaErrorMemoryAllocation;
     }
     s->shared = shared;
-    s->jump = hs_emu_jump;
+    s->barrier = hs_emu_barrier;
+    s->collect = hs_emu_collect;
     *out = s;
     return cudaSuccess;
 }

@@ -68,14 +68,17 @@ typedef struct hs_emu_ctx {
 } hs_emu_ctx;
 #endif
 
+struct hs_emu_warp;
+
 typedef struct hs_emu_fiber {
     hs_emu_ctx ctx;
-    const void *stack; /* lowest usable byte; of the host's stack as AddressSanitizer tells it */
+    struct hs_emu_warp *warp;
+    unsigned index, lane; /* x + blockDim.x * (y + blockDim.y * z), and that modulo 32 */
+    const void *stack;    /* lowest usable byte; of the host's stack as AddressSanitizer tells it */
     size_t stack_bytes;
     struct {
         unsigned x, y, z;
     } tid;            /* threadIdx */
-    unsigned index;   /* x + blockDim.x * (y + blockDim.y * z) */
     void *fake_stack; /* AddressSanitizer's */
 } hs_emu_fiber;
 
@@ -96,8 +99,8 @@ static inline void hs_emu_jump(hs_emu_ctx *from, const hs_emu_ctx *to) { swapcon
 #define HS_EMU_CLOBBER_AVX512
 #endif
 /* Nothing is pushed, so a red zone below the stack pointer survives. */
-__attribute__((noinline, unused, no_sanitize("address", "thread"))) static void
-hs_emu_jump(hs_emu_ctx *from, const hs_emu_ctx *to)
+static inline __attribute__((always_inline)) void hs_emu_jump(hs_emu_ctx *from,
+                                                              const hs_emu_ctx *to)
 {
     __asm__ volatile("leaq 1f(%%rip), %%rax\n\t"
                      "movq %%rax, (%0)\n\t"
@@ -115,8 +118,8 @@ hs_emu_jump(hs_emu_ctx *from, const hs_emu_ctx *to)
                        "xmm15" HS_EMU_CLOBBER_AVX512, "cc", "memory");
 }
 #else
-__attribute__((noinline, unused, no_sanitize("address", "thread"))) static void
-hs_emu_jump(hs_emu_ctx *from, const hs_emu_ctx *to)
+static inline __attribute__((always_inline)) void hs_emu_jump(hs_emu_ctx *from,
+                                                              const hs_emu_ctx *to)
 {
     register hs_emu_ctx *x0 __asm__("x0") = from;
     register const hs_emu_ctx *x1 __asm__("x1") = to;
@@ -157,7 +160,7 @@ static inline void hs_emu_fiber_aim(hs_emu_fiber *f, void (*entry)(void))
 #else
     /* Stacks lie at equal distances: without an offset of their own all fibers of a warp would
      * compete for the same few cache sets. */
-    uintptr_t top = (uintptr_t)f->stack + f->stack_bytes - (size_t)(f->index % 32) * 192;
+    uintptr_t top = (uintptr_t)f->stack + f->stack_bytes - (size_t)f->lane * 192;
     top = (top & ~(uintptr_t)63) - 64;
 #ifdef __x86_64__
     top -= 8; /* as after a call; the return address is 0, where backtraces end */
