@@ -82,10 +82,11 @@ static __device__ float block_max(const float *x, uint32_t n)
     return hs_addf(m, 0.0f); /* -0 and +0 would compare equal */
 }
 
-/* A block owns one query head.  Scores: a warp a position, the canonical dot of a float row with
- * K as the weight.  Probabilities: e = exp(score - max) by all threads, their canonical 32-lane
- * sum by warp 0.  Output: a thread an element, positions ascending.  K and V of the head are read
- * once; att holds one row in global memory.  Reference: attend_heads() of runtime/attn.c. */
+/* A block owns one query head.  Scores: a warp four positions, the canonical dot of float rows
+ * with K as the weight.  Probabilities: e = exp(score - max) by all threads, their canonical
+ * 32-lane sum by warp 0.  Output: a thread an element, positions ascending.  K and V of the head
+ * are read once; att holds one row in global memory.  Reference: attend_heads() of runtime/attn.c.
+ */
 template <hs_dtype KV>
 static __global__ void __launch_bounds__(HS_BLOCK)
     k_attend(const typename kv_elem<KV>::type *k_cache, const typename kv_elem<KV>::type *v_cache,
@@ -96,11 +97,13 @@ static __global__ void __launch_bounds__(HS_BLOCK)
     const size_t at = (size_t)(blockIdx.x / a.group) * a.head_dim;
     const hs_dev_act q = {a.q + (size_t)blockIdx.x * a.head_dim, NULL, NULL};
     float *att = a.att + (size_t)blockIdx.x * a.n_ctx;
-    for (uint32_t t = warp; t < a.n; t += HS_WARPS) {
-        const uint8_t *row = reinterpret_cast<const uint8_t *>(k_cache + (size_t)t * a.stride + at);
-        const float s = hs_dev_sum(hs_row<KV>::partial(row, q, a.head_dim, lane), 32, 0xffffffffu);
-        if (lane == 0)
-            att[t] = hs_mulf(s, a.scale);
+    for (uint32_t i = warp; i * HS_ROWS < a.n; i += HS_WARPS) {
+        const hs_group<KV> g(i);
+        const unsigned wanted = a.n - g.first >= HS_ROWS ? 15 : (1u << (a.n - g.first)) - 1;
+        const float v = hs_dev_dots<KV>(reinterpret_cast<const uint8_t *>(k_cache + at),
+                                        a.stride * sizeof *k_cache, wanted, q, a.head_dim, g);
+        if (g.leads() && g.mine < a.n)
+            att[g.mine] = hs_mulf(v, a.scale);
     }
     __syncthreads();
     const float max = block_max(att, a.n);

@@ -17,38 +17,39 @@ typedef struct neuron_args {
     bool gated; /* the model has a gate */
 } neuron_args;
 
-/* A group of 32 or 16 lanes owns one neuron, and all its lanes take the same branches.  Rows of
- * neurons that are masked out, and up rows behind a closed gate, are not read.
+/* A group of 32 or 16 lanes owns four neurons, a quarter of it (8 or 4 lanes) the result of each.
+ * Rows of neurons that are masked out, and up rows behind a closed gate, are not read.
  *
  * Gate and up of one type are done by one launch.  Else the gate's launch (up == NULL) leaves
  * act_gate in z and the up's launch (gate == NULL) starts from it. */
 template <hs_dtype T> static __global__ void __launch_bounds__(HS_BLOCK) k_neurons(neuron_args a)
 {
-    const hs_group<T> g;
-    if (g.row >= a.n)
+    const hs_group<T> g(hs_dev_group_index<T>());
+    if (g.first >= a.n)
         return;
-    const bool first = a.gate || !a.gated;
-    if (first && a.score && a.score[a.id[g.row]] < a.threshold) {
-        if (g.lane == 0)
-            a.z[g.row] = 0;
-        return;
-    }
+    const bool first = a.gate || !a.gated, exists = g.mine < a.n;
+    const bool on = exists && !(first && a.score && a.score[a.id[g.mine]] < a.threshold);
     float z = 1;
-    bool active = true;
-    if (a.gated) {
-        z = a.gate ? hs_act_gate(a.fn, a.param,
-                                 hs_dev_dot<T>(a.gate + g.row * a.row_bytes, a.x, a.n_embd, g))
-                   : a.z[g.row];
+    bool active = on;
+    if (a.gate) {
+        const unsigned wanted = g.wanted(on);
+        const float v = wanted ? hs_dev_dots<T>(a.gate, a.row_bytes, wanted, a.x, a.n_embd, g) : 0;
+        z = hs_act_gate(a.fn, a.param, v);
+        active = on && z != 0;
+    } else if (a.gated && exists) {
+        z = a.z[g.mine];
         active = z != 0;
     }
-    if (a.up && active) {
-        const float u = hs_dev_dot<T>(a.up + g.row * a.row_bytes, a.x, a.n_embd, g);
+    if (a.up) {
+        const unsigned wanted = g.wanted(active);
+        const float u = wanted ? hs_dev_dots<T>(a.up, a.row_bytes, wanted, a.x, a.n_embd, g) : 0;
         const float v = a.gated ? hs_act_up(a.fn, u) : hs_act_gate(a.fn, a.param, u);
-        active = v != 0 || (a.gated && a.fn != HS_FN_DRELU); /* else the gate alone decides */
-        z = a.gated ? hs_mulf(z, v) : v;
+        z = !active ? 0 : a.gated ? hs_mulf(z, v) : v;
+        /* With a gate, that alone decides, but for dReLU. */
+        active = active && (v != 0 || (a.gated && a.fn != HS_FN_DRELU));
     }
-    if (g.lane == 0) {
-        a.z[g.row] = z;
+    if (g.leads() && exists) {
+        a.z[g.mine] = on ? z : 0;
         if (a.up && active)
             atomicAdd(a.count, 1u);
     }

@@ -49,19 +49,20 @@ static __global__ void __launch_bounds__(HS_BLOCK)
         d[b] = usable || !(scale <= 1) ? scale : 0;
 }
 
-/* A group of 32 or 16 lanes owns one row (and one y).  Every weight byte is read once; x stays in
- * the caches.  Reference: hs_kernel_type.dot. */
+/* A group of 32 or 16 lanes owns four rows (and their y).  Every weight byte is read once; x stays
+ * in the caches.  Reference: hs_kernel_type.dot. */
 template <hs_dtype T>
 static __global__ void __launch_bounds__(HS_BLOCK)
     k_matvec(float *y, const uint8_t *w, uint64_t row_bytes, uint32_t rows, uint32_t cols,
              hs_dev_act x, bool relu)
 {
-    const hs_group<T> g;
-    if (g.row >= rows)
+    const hs_group<T> g(hs_dev_group_index<T>());
+    if (g.first >= rows)
         return;
-    const float v = hs_dev_dot<T>(w + g.row * row_bytes, x, cols, g);
-    if (g.lane == 0)
-        y[g.row] = relu ? hs_act_gate(HS_FN_RELU, 0, v) : v;
+    const unsigned wanted = rows - g.first >= HS_ROWS ? 15 : (1u << (rows - g.first)) - 1;
+    const float v = hs_dev_dots<T>(w, row_bytes, wanted, x, cols, g);
+    if (g.leads() && g.mine < rows)
+        y[g.mine] = relu ? hs_act_gate(HS_FN_RELU, 0, v) : v;
 }
 
 void HS_DEV(norm)(hs_device *dev, hs_buf y, hs_buf x, hs_buf w, uint32_t n, float eps)
