@@ -48,7 +48,7 @@ struct hs_device {
     unsigned n_recv;
 };
 
-/* --- host side, device.cu ------------------------------------------------------------------- */
+/* --- host side, device.cu ------------------------------------------------------------ */
 
 extern "C" {
 /* Make the device current on this host thread; false when a failure is pending. */
@@ -138,7 +138,7 @@ static inline unsigned hs_dev_row_blocks(hs_dtype t, uint32_t rows)
     return (unsigned)(((uint64_t)rows + per - 1) / per);
 }
 
-/* --- device side ------------------------------------------------------------------------------ */
+/* --- device side --------------------------------------------------------------------- */
 
 static __device__ __forceinline__ float hs_dev_f16(uint16_t h)
 {

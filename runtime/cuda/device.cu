@@ -17,7 +17,7 @@ static hs_status device_error(cudaError_t e, const char *what, hs_err *err)
                    cudaGetErrorString(e));
 }
 
-/* --- failures --------------------------------------------------------------------------------- */
+/* --- failures ------------------------------------------------------------------------ */
 
 void HS_DEV(fail)(hs_device *dev, const char *fmt, ...)
 {
@@ -86,7 +86,7 @@ bool HS_DEV(shape)(hs_device *dev, const hs_dev_mat *m, uint32_t rows, uint32_t 
     return HS_DEV(holds)(dev, m->buf, bytes, what);
 }
 
-/* --- opening ---------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------- */
 
 static int device_count(hs_err *err)
 {
@@ -220,7 +220,7 @@ static hs_status device_alloc(hs_device *dev, uint64_t bytes, hs_buf *out, hs_er
 
 static uint64_t device_used(const hs_device *dev) { return dev->used; }
 
-/* --- copies ----------------------------------------------------------------------------------- */
+/* --- copies -------------------------------------------------------------------------- */
 
 static hs_status device_upload(hs_device *dev, hs_buf dst, uint64_t at, const void *src,
                                uint64_t bytes, hs_err *err)

@@ -88,7 +88,7 @@ __attribute__((unused)) static thread_local hs_emu_stream *hs_emu_now;
 #define warpSize        32
 #define __syncthreads() hs_emu_now->barrier(hs_emu_now, __LINE__)
 
-/* --- scheduling --------------------------------------------------------------------------- */
+/* --- scheduling ---------------------------------------------------------------------- */
 
 static inline void hs_emu_arrive(hs_emu_stream *s)
 {
@@ -209,7 +209,7 @@ static inline void hs_emu_block_run(hs_emu_stream *s)
     }
 }
 
-/* --- launch ------------------------------------------------------------------------------- */
+/* --- launch -------------------------------------------------------------------------- */
 
 static inline void hs_emu_fibers_free(hs_emu_stream *s)
 {
@@ -336,7 +336,7 @@ static void hs_emu_launch(hs_emu_stream *s, const char *name, dim3 grid, dim3 bl
 /* The launch's dynamic shared memory as an array of `type`. */
 #define HS_SHARED(type, name) type *name = reinterpret_cast<type *>(hs_emu_now->shared)
 
-/* --- barriers and warp operations ----------------------------------------------------------- */
+/* --- barriers and warp operations ---------------------------------------------------- */
 
 __attribute__((noinline, unused)) static void hs_emu_barrier(hs_emu_stream *s, int line)
 {
@@ -496,7 +496,7 @@ static inline void __syncwarp(unsigned mask = 0xffffffffu)
     hs_emu_call(HS_EMU_SYNC, mask, 0, 0, 32);
 }
 
-/* --- atomics: fibers switch nowhere else, so a plain update is indivisible -------------------- */
+/* --- atomics: fibers switch nowhere else, so a plain update is indivisible ----------- */
 
 template <class T> static inline T hs_emu_exchange(T *p, T v)
 {
@@ -522,7 +522,7 @@ template <class T> static inline T atomicCAS(T *p, T expected, T v)
 static inline void __threadfence(void) {}
 static inline void __threadfence_block(void) {}
 
-/* --- arithmetic ------------------------------------------------------------------------------ */
+/* --- arithmetic ---------------------------------------------------------------------- */
 
 static inline int __popc(unsigned v) { return __builtin_popcount(v); }
 static inline int __ffs(int v) { return __builtin_ffs(v); }
@@ -537,8 +537,7 @@ static inline int __dp4a(int a, int b, int c)
     return c;
 }
 
-/* --- the runtime's calls that device.cu makes --------------------------------------------------
- */
+/* --- the runtime's calls that device.cu makes ---------------------------------------- */
 
 typedef hs_emu_stream *cudaStream_t;
 typedef enum cudaError_t {

@@ -1,0 +1,196 @@
+#ifndef HS_TESTS_UNIT_DEVICE_RIG_H
+#define HS_TESTS_UNIT_DEVICE_RIG_H
+
+/* What the tests of the device share: an open device with scratch memory, random matrices that
+ * lie on both sides, and the scalar reference. */
+
+#include "runtime/device.h"
+#include "runtime/kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const hs_dtype all_types[] = {HS_F32, HS_F16, HS_BF16, HS_Q8_0, HS_Q5_0, HS_Q4_0, HS_Q6_K};
+enum { N_TYPES = sizeof all_types / sizeof *all_types };
+
+/* --- one device with scratch, and random matrices on both sides ---------------------- */
+
+typedef struct rig {
+    const hs_device_ops *ops;
+    hs_device *dev;
+    hs_dev_scratch s;
+    hs_kernels k;
+    uint64_t rng;
+    void *owned[64];
+    size_t n_owned;
+    float *x; /* [1024] */
+} rig;
+
+typedef struct mat {
+    hs_dev_mat dev;
+    uint8_t *host;
+} mat;
+
+static inline void *own(rig *r, size_t bytes)
+{
+    void *p = calloc(1, bytes ? bytes : 1);
+    assert_non_null(p);
+    assert_true(r->n_owned < sizeof r->owned / sizeof *r->owned);
+    r->owned[r->n_owned++] = p;
+    return p;
+}
+
+static inline uint32_t rnd(rig *r)
+{
+    r->rng = r->rng * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(r->rng >> 33);
+}
+
+/* In (-1, 1). */
+static inline float rndf(rig *r) { return ((float)(rnd(r) & 0xffff) - 32767.5f) / 32768.0f; }
+
+static inline void good(hs_status st, const hs_err *err)
+{
+    if (st)
+        fail_msg("%s", err->msg);
+}
+
+static inline hs_buf take(rig *r, uint64_t bytes)
+{
+    hs_buf b;
+    hs_err err;
+    good(r->ops->alloc(r->dev, bytes, &b, &err), &err);
+    return b;
+}
+
+static inline hs_buf put(rig *r, const void *data, uint64_t bytes)
+{
+    const hs_buf b = take(r, bytes);
+    hs_err err;
+    /* In two pieces, the second of them at an offset. */
+    good(r->ops->upload(r->dev, b, 0, data, bytes / 2, &err), &err);
+    good(r->ops->upload(r->dev, b, bytes / 2, (const uint8_t *)data + bytes / 2, bytes - bytes / 2,
+                        &err),
+         &err);
+    return b;
+}
+
+static inline void sync_good(rig *r)
+{
+    hs_err err = {.code = HS_OK};
+    good(r->ops->sync(r->dev, &err), &err);
+}
+
+enum { MAX_EMBD = 1024, MAX_FF = 512, MAX_CTX = 48, MAX_HEADS = 8 };
+
+static inline void rig_open(rig *r, uint64_t seed)
+{
+    *r = (rig){.ops = hs_device_emu(), .rng = seed};
+    hs_kernels_init(&r->k, HS_CPU_SCALAR);
+    hs_err err;
+    good(r->ops->open(&r->dev, 0, 32u << 20, &err), &err);
+    hs_dev_scratch *s = &r->s;
+    s->x = take(r, 4 * MAX_EMBD);
+    s->xn = take(r, 4 * MAX_EMBD);
+    s->y = take(r, 4 * MAX_EMBD);
+    s->q = take(r, 4 * MAX_EMBD);
+    s->k = take(r, 4 * MAX_EMBD);
+    s->v = take(r, 4 * MAX_EMBD);
+    s->o = take(r, 4 * MAX_EMBD);
+    s->att = take(r, 4 * MAX_HEADS * MAX_CTX);
+    s->rope = take(r, 4 * 128);
+    s->hid = take(r, 4 * 512);
+    s->score = take(r, 4 * MAX_FF);
+    s->z = take(r, 4 * MAX_FF);
+    s->count = take(r, 4);
+    s->logits = take(r, 4 * 512);
+    s->act_q = take(r, MAX_EMBD);
+    s->act_d = take(r, 4 * MAX_EMBD / 32);
+    r->x = own(r, 4 * MAX_EMBD);
+    for (int i = 0; i < MAX_EMBD; i++)
+        r->x[i] = rndf(r);
+}
+
+static inline void rig_close(rig *r)
+{
+    r->ops->close(r->dev);
+    for (size_t i = 0; i < r->n_owned; i++)
+        free(r->owned[i]);
+}
+
+/* Random bits for the integers, so that every bit position counts; moderate scales. */
+static inline void random_rows(rig *r, hs_dtype t, uint8_t *p, size_t bytes)
+{
+    const hs_dtype_info *info = hs_dtype_get(t);
+    for (size_t at = 0; at < bytes; at += info->block_bytes) {
+        const float f = rndf(r);
+        const uint16_t half = hs_f32_to_f16(f / 16), brain = hs_f32_to_bf16(f);
+        for (size_t i = 0; i < info->block_bytes; i++)
+            p[at + i] = (uint8_t)rnd(r);
+        if (t == HS_F32)
+            memcpy(p + at, &f, 4);
+        else if (t == HS_BF16)
+            memcpy(p + at, &brain, 2);
+        else
+            memcpy(p + at + (t == HS_Q6_K ? 208 : 0), &half, 2);
+    }
+}
+
+static inline mat random_mat(rig *r, hs_dtype t, uint32_t rows, uint32_t cols)
+{
+    mat m = {.dev = {.dtype = t, .cols = cols, .rows = rows}};
+    assert_true(hs_dtype_row_bytes(t, cols, &m.dev.row_bytes));
+    m.host = own(r, rows * m.dev.row_bytes);
+    random_rows(r, t, m.host, rows * m.dev.row_bytes);
+    m.dev.buf = put(r, m.host, rows * m.dev.row_bytes);
+    return m;
+}
+
+static inline hs_buf random_floats(rig *r, float **host, size_t n)
+{
+    *host = own(r, 4 * n);
+    for (size_t i = 0; i < n; i++)
+        (*host)[i] = rndf(r);
+    return put(r, *host, 4 * n);
+}
+
+static inline void check_floats(const char *what, const float *got, const float *want, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&got[i], &want[i], 4) != 0)
+            fail_msg("%s[%zu]: got %a, expected %a", what, i, (double)got[i], (double)want[i]);
+}
+
+/* --- the reference ------------------------------------------------------------------- */
+
+static inline float ref_dot(const rig *r, const mat *m, uint32_t row, const float *x)
+{
+    const hs_kernel_type *kt = &r->k.type[m->dev.dtype];
+    int8_t q[MAX_EMBD];
+    float d[MAX_EMBD / 32];
+    const hs_q8 act = {q, d};
+    if (kt->act == HS_ACT_Q8)
+        r->k.quantize_q8(act, x, m->dev.cols);
+    return kt->dot(m->host + row * m->dev.row_bytes, x, act, m->dev.cols);
+}
+
+static inline void ref_matvec(const rig *r, const mat *m, const float *x, float *y)
+{
+    for (uint32_t i = 0; i < m->dev.rows; i++)
+        y[i] = ref_dot(r, m, i, x);
+}
+
+static inline void ref_norm(const rig *r, float *y, const float *x, const float *w, uint32_t n,
+                            float eps)
+{
+    const float s = r->k.type[HS_F32].dot(x, x, (hs_q8){0}, n);
+    r->k.scale_mul(y, x, 1.0f / sqrtf(s / (float)n + eps), w, n);
+}
+
+#endif
