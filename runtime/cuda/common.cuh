@@ -11,7 +11,7 @@
 #include "runtime/mathx.h"
 
 #ifdef HS_CUDA_EMU
-#include "runtime/cuda/emu.h"
+#include "runtime/cuda/emu_runtime.h"
 #define HS_DEV(name) hs_device_emu_##name
 #define HS_DEV_NAME  "emu"
 #else

@@ -295,7 +295,7 @@ static hs_status device_sync(hs_device *dev, hs_err *err)
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------------------- */
 
 extern "C" {
 void HS_DEV(attn)(hs_device *dev, const hs_dev_attn *a);

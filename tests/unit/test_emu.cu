@@ -1,6 +1,6 @@
 #include "tests/unit/test_emu.h"
 
-#include "runtime/cuda/emu.h"
+#include "runtime/cuda/emu_runtime.h"
 
 static hs_status take(cudaStream_t s, hs_err *err)
 {

@@ -1,0 +1,91 @@
+#ifndef HS_RUNTIME_CUDA_EMU_RUNTIME_H
+#define HS_RUNTIME_CUDA_EMU_RUNTIME_H
+
+/* The calls of the CUDA runtime that device.cu makes, for the emulation: memory is the heap, and
+ * a stream does everything at once. */
+
+#include "runtime/cuda/emu.h"
+
+typedef hs_emu_stream *cudaStream_t;
+typedef enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorLaunchFailure = 719,
+} cudaError_t;
+typedef enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+} cudaMemcpyKind;
+
+static inline cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = 1;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+static inline cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+static inline cudaError_t cudaMemGetInfo(size_t *avail, size_t *total)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    *avail = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+    return cudaSuccess;
+}
+/* A heap block of its own and of exactly this size, so that a bounds checker sees its ends. */
+static inline cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    return posix_memalign(p, 256, bytes) == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+static inline cudaError_t cudaFree(void *p)
+{
+    free(p);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMallocHost(void **p, size_t bytes) { return cudaMalloc(p, bytes); }
+static inline cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
+static inline cudaError_t cudaStreamCreate(cudaStream_t *out)
+{
+    hs_emu_stream *s = (hs_emu_stream *)calloc(1, sizeof *s);
+    uint8_t *shared = (uint8_t *)malloc(HS_EMU_MAX_SHARED);
+    if (!s || !shared) {
+        free(s);
+        free(shared);
+        return cudaErrorMemoryAllocation;
+    }
+    s->shared = shared;
+    s->barrier = hs_emu_barrier;
+    s->collect = hs_emu_collect;
+    *out = s;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    hs_emu_fibers_free(s);
+#if HS_EMU_ASAN
+    __asan_unpoison_memory_region(s->shared, HS_EMU_MAX_SHARED);
+#endif
+    free(s->shared);
+    free(s);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    return s->err.code ? cudaErrorLaunchFailure : cudaSuccess;
+}
+static inline cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, cudaMemcpyKind,
+                                          cudaStream_t)
+{
+    memcpy(dst, src, n);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemsetAsync(void *dst, int value, size_t n, cudaStream_t)
+{
+    memset(dst, value, n);
+    return cudaSuccess;
+}
+static inline const char *cudaGetErrorString(cudaError_t e)
+{
+    return e == cudaErrorMemoryAllocation ? "out of memory" : "kernel failure";
+}
+
+#endif
