@@ -607,7 +607,7 @@ static void refuses_to_wrap_counts(void **state)
     b->count[1][3] = 1;
     hs_err err = {0};
     assert_int_equal(hs_activation_add(a, b, &err), HS_ERR_FORMAT);
-    assert_string_equal(err.msg, "layer 1: neuron 3: counts 9223372036854775807 and 1 overflow");
+    assert_string_equal(err.msg, "layer 1: neuron 3: 9223372036854775807 and 1 overflow");
     assert_int_equal(a->count[0][1], 20);
     hs_activation_free(a);
     hs_activation_free(b);

@@ -231,16 +231,19 @@ static void chunks_never_span_texts(void **state)
     for (uint64_t k = 0; k < 6; k++) {
         int32_t got[4];
         assert_int_equal(hs_texts_positions(&t, k), sum);
-        const size_t n = hs_texts_chunk(&t, k, got);
+        size_t from = 9;
+        const size_t n = hs_texts_chunk(&t, k, got, &from);
+        assert_int_equal(from, k < 3 ? 0 : k < 4 ? 1 : 2);
         assert_int_equal(n, want[k][0]);
         assert_memory_equal(got, want[k] + 1, n * sizeof *got);
         sum += n;
     }
     int32_t none[4];
-    assert_int_equal(hs_texts_chunk(&t, 6, none), 0);
+    size_t from;
+    assert_int_equal(hs_texts_chunk(&t, 6, none, &from), 0);
     assert_int_equal(hs_texts_positions(&t, 6), 20);
     t.n_chunks = 4; /* --chunks 4 */
-    assert_int_equal(hs_texts_chunk(&t, 4, none), 0);
+    assert_int_equal(hs_texts_chunk(&t, 4, none, &from), 0);
     assert_int_equal(hs_texts_positions(&t, 100), 14);
 }
 
@@ -254,9 +257,10 @@ static void chunks_without_bos(void **state)
     assert_int_equal(hs_text_chunks(4, 4, false), 1);
     assert_int_equal(hs_text_chunks(0, 4, true), 0);
     int32_t got[4];
-    assert_int_equal(hs_texts_chunk(&t, 0, got), 4);
+    size_t from;
+    assert_int_equal(hs_texts_chunk(&t, 0, got, &from), 4);
     assert_memory_equal(got, a, 16);
-    assert_int_equal(hs_texts_chunk(&t, 1, got), 1);
+    assert_int_equal(hs_texts_chunk(&t, 1, got, &from), 1);
     assert_int_equal(got[0], 14);
 }
 

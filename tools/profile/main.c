@@ -16,9 +16,23 @@
 typedef struct options {
     const char *model, *out, *export_pt, *import_pt, *show;
     hs_strings texts, merge;
-    int64_t n_ctx, chunks, positions, autosave;
+    const char *magnitude;
+    int64_t n_ctx, chunks, positions, autosave, generate, coactivation;
     bool resume;
+    hs_ranks *ranks;
 } options;
+
+/* The option given that only texts can answer. */
+static const char *for_texts(const options *o)
+{
+    return o->n_ctx          ? "-c"
+           : o->chunks       ? "--chunks"
+           : o->generate     ? "--generate"
+           : o->coactivation ? "--coactivation"
+           : o->magnitude    ? "--magnitude"
+           : o->resume       ? "--resume"
+                             : NULL;
+}
 
 /* What belongs to which way; everything else is a usage error. */
 static int check_options(const hs_cli *cli, const options *o)
@@ -31,11 +45,8 @@ static int check_options(const hs_cli *cli, const options *o)
     const bool run = o->texts.n > 0;
     if (run && !o->model)
         return hs_cli_usage(cli, "-i needs a model (-m)");
-    if (!run && (o->n_ctx || o->chunks || o->resume))
-        return hs_cli_usage(cli, "%s is for texts (-i)",
-                            o->n_ctx    ? "-c"
-                            : o->chunks ? "--chunks"
-                                        : "--resume");
+    if (!run && for_texts(o))
+        return hs_cli_usage(cli, "%s is for texts (-i)", for_texts(o));
     if (o->positions && !o->import_pt)
         return hs_cli_usage(cli, "--positions is for --import-pt");
     if (o->model && (o->merge.n || o->show))
@@ -97,13 +108,19 @@ static hs_status load_model(hs_model **m, hs_model_info *info, const char *path,
 }
 
 /* The profile to go on with: that of the file `from`, or a fresh one for NULL. */
-static hs_status begin(hs_activation **a, const hs_cli *cli, const char *from, const hs_model *m,
-                       const hs_texts *t, hs_err *err)
+static hs_status begin(hs_activation **a, const hs_cli *cli, const options *o, const hs_model *m,
+                       const hs_model_info *info, const hs_texts *t, const char *from, hs_err *err)
 {
-    hs_activation *fresh;
-    hs_status s = hs_count_begin(&fresh, m, t, cli->no_bos, cli->special, err);
+    const uint32_t level = o->magnitude ? (uint32_t)strtoul(o->magnitude, NULL, 10) : 50;
+    const hs_count_want want = {.generate = (uint32_t)o->generate,
+                                .n_top = (uint32_t)o->coactivation,
+                                .magnitude = info->relu_family ? 0 : level};
+    hs_activation *fresh = NULL;
+    hs_status s = hs_count_begin(&fresh, m, t, &want, cli, err);
+    if (s == HS_OK && !from)
+        s = hs_count_pilot(fresh, m, cli, err);
     if (s != HS_OK || !from) {
-        *a = s == HS_OK ? fresh : NULL;
+        *a = fresh;
         return s;
     }
     s = hs_activation_read(a, from, err);
@@ -138,11 +155,15 @@ static hs_status profile_with(hs_activation **a, const hs_cli *cli, const option
                               const char *partial, const hs_model *m, const hs_model_info *info,
                               hs_texts *t, hs_err *err)
 {
-    if (!info->relu_family)
-        return hs_fail(err, HS_ERR_UNSUPPORTED,
-                       "%s: its activation is %s, which is never zero: nothing to count; "
-                       "hotset-profile needs a ReLU-family model (relu, drelu, fatrelu)",
+    if (info->relu_family && o->magnitude)
+        return hs_fail(err, HS_ERR_USAGE,
+                       "%s: --magnitude is for activations that are never zero, its %s is",
                        o->model, info->activation);
+    if (!info->relu_family)
+        hs_cli_note(cli,
+                    "%s is never zero: what counts as active is the strongest %ld %% of a layer's "
+                    "activations",
+                    info->activation, 100 - (o->magnitude ? strtol(o->magnitude, NULL, 10) : 50));
     const char *from = resume_from(cli, o, partial);
     const bool replace = cli->force || from == o->out;
     hs_status s = check_outputs(o, replace, err);
@@ -151,13 +172,13 @@ static hs_status profile_with(hs_activation **a, const hs_cli *cli, const option
     const uint32_t most = info->n_ctx_train && info->n_ctx_train < 4096 ? info->n_ctx_train : 4096;
     t->n_ctx = o->n_ctx ? (uint32_t)o->n_ctx : most;
     t->bos = info->add_bos && !cli->no_bos ? info->bos : -1;
-    if (info->n_ctx_train && t->n_ctx > info->n_ctx_train)
-        hs_cli_warn(cli, "context %" PRIu32 " is longer than the model's %" PRIu32, t->n_ctx,
-                    info->n_ctx_train);
+    if (info->n_ctx_train && t->n_ctx + (uint64_t)o->generate > info->n_ctx_train)
+        hs_cli_warn(cli, "context %" PRIu64 " is longer than the model's %" PRIu32,
+                    t->n_ctx + (uint64_t)o->generate, info->n_ctx_train);
     if (s == HS_OK)
         s = hs_texts_read(t, o->texts.v, o->texts.n, err);
     if (s == HS_OK)
-        s = begin(a, cli, from, m, t, err);
+        s = begin(a, cli, o, m, info, t, from, err);
     if (s == HS_OK)
         s = hs_texts_tokenize(t, m, (uint64_t)o->chunks, cli->special, cli, err);
     if (s != HS_OK)
@@ -171,7 +192,8 @@ static hs_status profile_with(hs_activation **a, const hs_cli *cli, const option
                               .partial = partial,
                               .from = from,
                               .replace = replace,
-                              .autosave_s = (double)o->autosave};
+                              .autosave_s = (double)o->autosave,
+                              .ranks = o->ranks};
     return hs_count_run(*a, &job, err);
 }
 
@@ -230,6 +252,22 @@ static void warn_repeated(const hs_cli *cli, const hs_activation *a)
             }
 }
 
+static unsigned statistics(const hs_activation *a)
+{
+    unsigned set = 0;
+    for (int i = 0; i < HS_STATS; i++)
+        set |= a->stat[i] ? 1u << i : 0;
+    return set;
+}
+
+static void warn_lost(const hs_cli *cli, unsigned lost, const char *path)
+{
+    for (int i = 0; i < HS_STATS; i++)
+        if (lost & 1u << i)
+            hs_cli_warn(cli, "%s: the sum has no %s: not all profiles have one that adds up", path,
+                        hs_activation_stat_name((hs_activation_stat)i));
+}
+
 static hs_status merge(hs_activation **a, const hs_cli *cli, const options *o, hs_err *err)
 {
     hs_status s = check_outputs(o, cli->force, err);
@@ -239,9 +277,12 @@ static hs_status merge(hs_activation **a, const hs_cli *cli, const options *o, h
         hs_activation *b;
         s = hs_activation_read(&b, o->merge.v[i], err);
         if (s == HS_OK) {
+            const unsigned had = statistics(*a) | statistics(b);
             s = hs_activation_add(*a, b, err);
             if (s != HS_OK)
                 (void)hs_ctx(err, s, "%s: ", o->merge.v[i]);
+            else
+                warn_lost(cli, had & ~statistics(*a), o->merge.v[i]);
             hs_activation_free(b);
         }
     }
@@ -303,6 +344,13 @@ int main(int argc, char **argv)
          .help = "positions of a chunk (default: the model's, at most 4096)"},
         {HS_OPT_INT, "chunks", 0, &o.chunks, "N", .min = 1, .max = big,
          .help = "only the first N chunks over all texts (default: all)"},
+        {HS_OPT_INT, "generate", 0, &o.generate, "N", .min = 1, .max = 1 << 20,
+         .help = "let the model add N tokens to each chunk, greedily (default: 0)"},
+        {HS_OPT_INT, "coactivation", 0, &o.coactivation, "N", .min = 1,
+         .max = HS_ACTIVATION_MAX_TOP,
+         .help = "count pairs of the N hottest neurons of each layer (default: 0)"},
+        {HS_OPT_CHOICE, "magnitude", 0, &o.magnitude, "PERCENT", .choices = "50|70|80|90|95",
+         .help = "of an activation never zero, inactive share (default: 50)"},
         {HS_OPT_FLAG, "resume", 0, &o.resume,
          .help = "continue an interrupted run, saved in OUT.partial, or OUT itself"},
         {HS_OPT_INT, "autosave", 0, &o.autosave, "S", .min = 0, .max = 1e6,

@@ -33,10 +33,13 @@ hs_status hs_texts_tokenize(hs_texts *t, const hs_model *m, uint64_t max_chunks,
     hs_progress_init(&progress, cli, "tokenizing", "B");
     hs_status s = HS_OK;
     t->n_chunks = 0;
+    t->whole = true;
     for (size_t i = 0; s == HS_OK && i < t->n; i++) {
         hs_text *x = &t->text[i];
-        if (max_chunks && t->n_chunks >= max_chunks)
+        if (max_chunks && t->n_chunks >= max_chunks) {
+            t->whole = false;
             break;
+        }
         if (!hs_progress_step(&progress, done, total)) {
             s = hs_fail(err, HS_ERR_INTERRUPTED, "interrupted");
             break;
@@ -53,8 +56,10 @@ hs_status hs_texts_tokenize(hs_texts *t, const hs_model *m, uint64_t max_chunks,
         done += x->n_bytes;
         t->n_chunks += hs_text_chunks(x->n_ids, t->n_ctx, t->bos >= 0);
     }
-    if (max_chunks && t->n_chunks > max_chunks)
+    if (max_chunks && t->n_chunks > max_chunks) {
         t->n_chunks = max_chunks;
+        t->whole = false;
+    }
     hs_progress_end(&progress);
     return s;
 }
@@ -94,7 +99,7 @@ static size_t locate(const hs_texts *t, uint64_t k, size_t *i, size_t *at)
     return 0;
 }
 
-size_t hs_texts_chunk(const hs_texts *t, uint64_t k, int32_t *out)
+size_t hs_texts_chunk(const hs_texts *t, uint64_t k, int32_t *out, size_t *text)
 {
     size_t i, at;
     const size_t n = locate(t, k, &i, &at);
@@ -104,6 +109,7 @@ size_t hs_texts_chunk(const hs_texts *t, uint64_t k, int32_t *out)
     if (t->bos >= 0)
         out[len++] = t->bos;
     memcpy(out + len, t->text[i].ids + at, n * sizeof *out);
+    *text = i;
     return len + n;
 }
 

@@ -24,6 +24,7 @@ typedef struct hs_texts {
     uint32_t n_ctx;    /* positions of a chunk, BOS included; at least 2 */
     int32_t bos;       /* -1: chunks have none */
     uint64_t n_chunks; /* over all texts, at most the limit given to hs_texts_tokenize */
+    bool whole;        /* and no chunk was left out */
 } hs_texts;
 
 /* Read and hash all texts; an empty one is refused. */
@@ -35,8 +36,9 @@ void hs_texts_free(hs_texts *t);
 
 /* Chunks that n_ids tokens make. */
 uint64_t hs_text_chunks(size_t n_ids, uint32_t n_ctx, bool bos);
-/* Chunk k over all texts into out[n_ctx]; returns its length, 0 when there is no such chunk. */
-size_t hs_texts_chunk(const hs_texts *t, uint64_t k, int32_t *out);
+/* Chunk k over all texts into out[n_ctx] and the number of its text into *text; returns its
+ * length, 0 when there is no such chunk. */
+size_t hs_texts_chunk(const hs_texts *t, uint64_t k, int32_t *out, size_t *text);
 /* Positions of the chunks [0, k) together. */
 uint64_t hs_texts_positions(const hs_texts *t, uint64_t k);
 
