@@ -37,6 +37,7 @@ bool hs_ranks_same(hs_ranks *r, bool mine)
     return mine;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): with MPI the sum is written there */
 hs_status hs_ranks_sum(hs_ranks *r, int64_t *v, uint64_t n, hs_err *err)
 {
     (void)r;
