@@ -24,11 +24,11 @@ static inline cudaError_t cudaGetDeviceCount(int *n)
 }
 static inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 static inline cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+/* All of the machine's memory: what the system calls free leaves out the page cache, which an
+ * allocation would get. */
 static inline cudaError_t cudaMemGetInfo(size_t *avail, size_t *total)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    *avail = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
-    *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+    *avail = *total = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     return cudaSuccess;
 }
 /* A heap block of its own and of exactly this size, so that a bounds checker sees its ends. */
