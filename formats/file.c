@@ -41,7 +41,7 @@ hs_status hs_map_open(hs_map *map, const char *path, hs_err *err)
 void hs_map_close(hs_map *map)
 {
     if (map->data)
-        munmap((void *)(uintptr_t)map->data, map->size);
+        munmap((void *)(uintptr_t)map->data, map->size); /* NOLINT(performance-no-int-to-ptr) */
     *map = (hs_map){0};
 }
 
@@ -270,10 +270,6 @@ char *hs_path_join(const char *dir, const char *name)
     char *p = malloc(n + m + 2);
     if (!p)
         return NULL;
-    memcpy(p, dir, n);
-    size_t k = n;
-    if (n && dir[n - 1] != '/')
-        p[k++] = '/';
-    memcpy(p + k, name, m + 1);
+    snprintf(p, n + m + 2, "%s%s%s", dir, n && dir[n - 1] != '/' ? "/" : "", name);
     return p;
 }
