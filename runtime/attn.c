@@ -27,18 +27,23 @@ static void attend_heads(void *ud, int64_t begin, int64_t end)
         float *att = s->att + (uint64_t)h * s->n_ctx;
         float *o = j->o + (uint64_t)h * d;
         const uint64_t at = (uint64_t)h / group * head_bytes;
-        kt->tile(&(hs_tile){.row = j->k + at,
-                            .row_bytes = s->kv_row_bytes,
-                            .n_rows = j->len,
-                            .x = j->q + (uint64_t)h * d,
-                            .n = 1,
-                            .cols = d,
-                            .y = att});
+        hs_kernel_tile(kt, &(hs_tile){.row = j->k + at,
+                                      .row_bytes = s->kv_row_bytes,
+                                      .n_rows = j->len,
+                                      .x = j->q + (uint64_t)h * d,
+                                      .n = 1,
+                                      .cols = d,
+                                      .y = att});
         for (uint32_t t = 0; t < j->len; t++)
             att[t] *= scale;
         const float sum = s->k.exp_sum(att, att, s->k.max(att, j->len), j->len);
         memset(o, 0, d * sizeof *o);
-        kt->axpy_rows(o, att, j->v + at, s->kv_row_bytes, j->len, 0, d);
+        hs_kernel_axpy_rows(kt, &(hs_axpy_rows){.y = o,
+                                                .a = att,
+                                                .row = j->v + at,
+                                                .row_bytes = s->kv_row_bytes,
+                                                .n = j->len,
+                                                .end = d});
         const float inv = 1.0f / sum;
         for (uint32_t c = 0; c < d; c++)
             o[c] *= inv;

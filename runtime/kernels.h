@@ -49,13 +49,34 @@ typedef enum hs_act_kind { HS_ACT_NONE, HS_ACT_F32, HS_ACT_Q8 } hs_act_kind;
 typedef struct hs_tile {
     const uint8_t *row;
     size_t row_bytes, n_rows;
-    const float *x; /* activation t: x + t * ldx, or q.q + t * ldq and q.d + t * ldq / 32 */
+    const int32_t *id; /* [n_rows] which rows, counted from `row`; NULL: 0, 1, 2, … */
+    const float *x;    /* activation t: x + t * ldx, or q.q + t * ldq and q.d + t * ldq / 32 */
     hs_q8 q;
     size_t ldx, ldq, n; /* ldq is a multiple of 32; n tokens */
     size_t cols;
     float *y;
     size_t ldy;
 } hs_tile;
+
+static inline const uint8_t *hs_tile_row(const hs_tile *t, size_t r)
+{
+    return t->row + (t->id ? (size_t)t->id[r] : r) * t->row_bytes;
+}
+
+/* axpy of n rows in turn, row r times a[r]. */
+typedef struct hs_axpy_rows {
+    float *y;
+    const float *a; /* [n] */
+    const uint8_t *row;
+    size_t row_bytes;
+    const int32_t *id; /* [n] as in hs_tile */
+    size_t n, begin, end;
+} hs_axpy_rows;
+
+static inline const uint8_t *hs_axpy_row(const hs_axpy_rows *p, size_t r)
+{
+    return p->row + (p->id ? (size_t)p->id[r] : r) * p->row_bytes;
+}
 
 typedef struct hs_kernel_type {
     hs_act_kind act; /* HS_ACT_NONE: this type has no kernels and no model may use it */
@@ -65,11 +86,9 @@ typedef struct hs_kernel_type {
      * sum; quantized rows are decoded to f32 first (one rounding: scale times integer).
      * begin and end are multiples of the type's block, or end is the row's length. */
     void (*axpy)(float *y, float a, const void *row, size_t begin, size_t end);
-    /* The next two may be NULL for quantized types: a loop over the above is as good. */
+    /* Either may be NULL: hs_kernel_tile and hs_kernel_axpy_rows loop then. */
     void (*tile)(const hs_tile *t);
-    /* axpy of n rows, row_bytes apart, in rising order, row i times a[i]. */
-    void (*axpy_rows)(float *y, const float *a, const uint8_t *row, size_t row_bytes, size_t n,
-                      size_t begin, size_t end);
+    void (*axpy_rows)(const hs_axpy_rows *p);
 } hs_kernel_type;
 
 typedef struct hs_kernels {
@@ -87,9 +106,14 @@ typedef struct hs_kernels {
 /* Fill `k` with the best kernels not above `level` that this machine runs. */
 void hs_kernels_init(hs_kernels *k, hs_cpu_level level);
 
+/* Through the table's entry, or row by row where it has none. */
+void hs_kernel_tile(const hs_kernel_type *k, const hs_tile *t);
+void hs_kernel_axpy_rows(const hs_kernel_type *k, const hs_axpy_rows *p);
+
 /* One per ISA file; each overwrites only the entries it improves. */
 void hs_kernels_scalar(hs_kernels *k);
 void hs_kernels_avx2(hs_kernels *k);
+void hs_kernels_avx512(hs_kernels *k);
 
 #ifdef __cplusplus
 }

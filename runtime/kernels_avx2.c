@@ -11,7 +11,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { width = 8, float_lanes = 32, short_row = 512 };
+enum { width = 8, float_lanes = 32 };
 
 /* ---- lanes ----------------------------------------------------------------------------- */
 
@@ -152,7 +152,7 @@ INLINE void axpy_float(load8_fn *load8, size_t bytes, float *y, float a, const u
  * and the row, read twice, comes from the first cache. */
 INLINE void tile_float4(load8_fn *load8, const hs_tile *t, size_t r, size_t first)
 {
-    const uint8_t *row = t->row + r * t->row_bytes;
+    const uint8_t *row = hs_tile_row(t, r);
     const float *x = t->x + first * t->ldx;
     __m256 kept[4][2] = {0}, sum[4];
     for (size_t half = 0; half < 2; half++) {
@@ -181,13 +181,13 @@ INLINE void tile_float4(load8_fn *load8, const hs_tile *t, size_t r, size_t firs
 }
 
 /* Four rows and one token: what is saved is the halving, most of the work for short rows. */
-INLINE void rows_float4(load8_fn *load8, const uint8_t *row, size_t row_bytes, const float *x,
-                        size_t cols, float *y)
+INLINE void rows_float4(load8_fn *load8, const hs_tile *t, size_t r, const float *x, float *y)
 {
     __m256 sum[4];
-    for (size_t k = 0; k < 4; k++, row += row_bytes) {
+    for (size_t k = 0; k < 4; k++) {
+        const uint8_t *row = hs_tile_row(t, r + k);
         __m256 lane[4] = {0};
-        for (size_t i = 0; i < cols; i += float_lanes)
+        for (size_t i = 0; i < t->cols; i += float_lanes)
 #pragma GCC unroll 4
             for (size_t v = 0; v < 4; v++)
                 lane[v] = _mm256_add_ps(lane[v], _mm256_mul_ps(load8(row, i + width * v),
@@ -200,11 +200,11 @@ INLINE void rows_float4(load8_fn *load8, const uint8_t *row, size_t row_bytes, c
 INLINE void rows_float(load8_fn *load8, size_t bytes, const hs_tile *t, const float *x, float *y)
 {
     size_t r = 0;
-    if (t->cols % float_lanes == 0 && bytes * t->cols <= short_row)
+    if (t->cols % float_lanes == 0 && t->cols <= hs_narrow_row)
         for (; r + 4 <= t->n_rows; r += 4)
-            rows_float4(load8, t->row + r * t->row_bytes, t->row_bytes, x, t->cols, y + r);
+            rows_float4(load8, t, r, x, y + r);
     for (; r < t->n_rows; r++)
-        y[r] = dot_float(load8, bytes, t->row + r * t->row_bytes, x, t->cols);
+        y[r] = dot_float(load8, bytes, hs_tile_row(t, r), x, t->cols);
 }
 
 INLINE void tile_float(load8_fn *load8, size_t bytes, const hs_tile *t)
@@ -217,52 +217,49 @@ INLINE void tile_float(load8_fn *load8, size_t bytes, const hs_tile *t)
         rows_float(load8, bytes, t, t->x + k * t->ldx, t->y + k * t->ldy);
 }
 
-/* The sums of N vectors of columns from column i on stay in registers over all rows. */
-INLINE void axpy_columns(load8_fn *load8, size_t n_vectors, float *y, const float *a,
-                         const uint8_t *row, size_t row_bytes, size_t n, size_t i)
+/* The sums of some columns stay in registers over all rows. */
+INLINE void axpy_columns(load8_fn *load8, size_t n_vectors, const hs_axpy_rows *p, size_t i)
 {
     __m256 sum[8];
     for (size_t v = 0; v < n_vectors; v++)
-        sum[v] = _mm256_loadu_ps(y + i + width * v);
-    for (size_t r = 0; r < n; r++, row += row_bytes) {
-        const __m256 va = _mm256_broadcast_ss(a + r);
+        sum[v] = _mm256_loadu_ps(p->y + i + width * v);
+    for (size_t r = 0; r < p->n; r++) {
+        const uint8_t *row = hs_axpy_row(p, r);
+        const __m256 va = _mm256_broadcast_ss(p->a + r);
 #pragma GCC unroll 8
         for (size_t v = 0; v < n_vectors; v++)
             sum[v] = _mm256_add_ps(sum[v], _mm256_mul_ps(va, load8(row, i + width * v)));
     }
     for (size_t v = 0; v < n_vectors; v++)
-        _mm256_storeu_ps(y + i + width * v, sum[v]);
+        _mm256_storeu_ps(p->y + i + width * v, sum[v]);
 }
 
-INLINE void axpy_rows_float(load8_fn *load8, size_t bytes, float *y, const float *a,
-                            const uint8_t *row, size_t row_bytes, size_t n, size_t begin,
-                            size_t end)
+/* Wide rows one after the other (they stream); narrow ones, attention's, by columns. */
+INLINE void axpy_rows_float(load8_fn *load8, size_t bytes, const hs_axpy_rows *p)
 {
-    size_t i = begin;
-    for (; i + 64 <= end; i += 64)
-        axpy_columns(load8, 8, y, a, row, row_bytes, n, i);
-    for (; i + 32 <= end; i += 32)
-        axpy_columns(load8, 4, y, a, row, row_bytes, n, i);
-    for (; i < end && n > 0; n--, row += row_bytes, a++)
-        axpy_float(load8, bytes, y, *a, row, i, end);
+    size_t i = p->begin;
+    if (p->end - i <= hs_narrow_row) {
+        for (; i + 64 <= p->end; i += 64)
+            axpy_columns(load8, 8, p, i);
+        for (; i + 32 <= p->end; i += 32)
+            axpy_columns(load8, 4, p, i);
+    }
+    for (size_t r = 0; i < p->end && r < p->n; r++)
+        axpy_float(load8, bytes, p->y, p->a[r], hs_axpy_row(p, r), i, p->end);
 }
 
-#define FLOAT_ROWS(type, bytes)                                                                  \
-    static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)                  \
-    {                                                                                            \
-        (void)q;                                                                                 \
-        return dot_float(load8_##type, bytes, row, x, n);                                        \
-    }                                                                                            \
-    static void axpy_##type(float *y, float a, const void *row, size_t begin, size_t end)        \
-    {                                                                                            \
-        axpy_float(load8_##type, bytes, y, a, row, begin, end);                                  \
-    }                                                                                            \
-    static void tile_##type(const hs_tile *t) { tile_float(load8_##type, bytes, t); }            \
-    static void axpy_rows_##type(float *y, const float *a, const uint8_t *row, size_t row_bytes, \
-                                 size_t n, size_t begin, size_t end)                             \
-    {                                                                                            \
-        axpy_rows_float(load8_##type, bytes, y, a, row, row_bytes, n, begin, end);               \
-    }
+#define FLOAT_ROWS(type, bytes)                                                           \
+    static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)           \
+    {                                                                                     \
+        (void)q;                                                                          \
+        return dot_float(load8_##type, bytes, row, x, n);                                 \
+    }                                                                                     \
+    static void axpy_##type(float *y, float a, const void *row, size_t begin, size_t end) \
+    {                                                                                     \
+        axpy_float(load8_##type, bytes, y, a, row, begin, end);                           \
+    }                                                                                     \
+    static void tile_##type(const hs_tile *t) { tile_float(load8_##type, bytes, t); }     \
+    static void axpy_rows_##type(const hs_axpy_rows *p) { axpy_rows_float(load8_##type, bytes, p); }
 
 FLOAT_ROWS(f32, 4)
 FLOAT_ROWS(f16, 2)
@@ -523,7 +520,7 @@ INLINE __m256 add_decoded(__m256 lane, __m256i q, __m256i magnitude, __m256 scal
 
 INLINE void tile_quant4(decode_fn *decode, const hs_tile *t, size_t r, size_t first)
 {
-    const uint8_t *row = t->row + r * t->row_bytes;
+    const uint8_t *row = hs_tile_row(t, r);
     const int8_t *a = t->q.q + first * t->ldq;
     const float *da = t->q.d + first * (t->ldq / hs_block_elems);
     const size_t n_blocks = t->cols / hs_block_elems, ldd = t->ldq / hs_block_elems;
@@ -559,7 +556,7 @@ INLINE void tile_quant(decode_fn *decode, dot_fn *dot, const hs_tile *t)
     for (size_t k = fours; k < t->n; k++) {
         const hs_q8 q = {t->q.q + k * t->ldq, t->q.d + k * (t->ldq / hs_block_elems)};
         for (size_t r = 0; r < t->n_rows; r++)
-            t->y[k * t->ldy + r] = dot(t->row + r * t->row_bytes, NULL, q, t->cols);
+            t->y[k * t->ldy + r] = dot(hs_tile_row(t, r), NULL, q, t->cols);
     }
 }
 

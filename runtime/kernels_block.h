@@ -37,6 +37,8 @@
 #include <string.h>
 
 enum {
+    hs_narrow_row =
+        256, /* elements: shorter rows are attention's, longer ones stream from memory */
     hs_block_elems = 32,
     hs_q8_0_bytes = 34,
     hs_q4_0_bytes = 18,

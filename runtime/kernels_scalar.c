@@ -57,36 +57,23 @@ static inline float halve(float *lane, int n)
 
 /* Macros in this file only because the loader has to be inlined into the loops.  The inner loop
  * over all lanes is one that compilers turn into whatever vectors the baseline has. */
-#define FLOAT_ROWS(type)                                                                         \
-    static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)                  \
-    {                                                                                            \
-        (void)q;                                                                                 \
-        float lane[float_lanes] = {0};                                                           \
-        size_t i = 0;                                                                            \
-        for (; i + float_lanes <= n; i += float_lanes)                                           \
-            for (size_t j = 0; j < float_lanes; j++)                                             \
-                lane[j] += load_##type(row, i + j) * x[i + j];                                   \
-        for (size_t j = 0; i + j < n; j++)                                                       \
-            lane[j] += load_##type(row, i + j) * x[i + j];                                       \
-        return halve(lane, float_lanes);                                                         \
-    }                                                                                            \
-    static void axpy_##type(float *y, float a, const void *row, size_t begin, size_t end)        \
-    {                                                                                            \
-        for (size_t i = begin; i < end; i++)                                                     \
-            y[i] += a * load_##type(row, i);                                                     \
-    }                                                                                            \
-    static void tile_##type(const hs_tile *t)                                                    \
-    {                                                                                            \
-        for (size_t k = 0; k < t->n; k++)                                                        \
-            for (size_t r = 0; r < t->n_rows; r++)                                               \
-                t->y[k * t->ldy + r] =                                                           \
-                    dot_##type(t->row + r * t->row_bytes, t->x + k * t->ldx, t->q, t->cols);     \
-    }                                                                                            \
-    static void axpy_rows_##type(float *y, const float *a, const uint8_t *row, size_t row_bytes, \
-                                 size_t n, size_t begin, size_t end)                             \
-    {                                                                                            \
-        for (size_t r = 0; r < n; r++)                                                           \
-            axpy_##type(y, a[r], row + r * row_bytes, begin, end);                               \
+#define FLOAT_ROWS(type)                                                                  \
+    static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)           \
+    {                                                                                     \
+        (void)q;                                                                          \
+        float lane[float_lanes] = {0};                                                    \
+        size_t i = 0;                                                                     \
+        for (; i + float_lanes <= n; i += float_lanes)                                    \
+            for (size_t j = 0; j < float_lanes; j++)                                      \
+                lane[j] += load_##type(row, i + j) * x[i + j];                            \
+        for (size_t j = 0; i + j < n; j++)                                                \
+            lane[j] += load_##type(row, i + j) * x[i + j];                                \
+        return halve(lane, float_lanes);                                                  \
+    }                                                                                     \
+    static void axpy_##type(float *y, float a, const void *row, size_t begin, size_t end) \
+    {                                                                                     \
+        for (size_t i = begin; i < end; i++)                                              \
+            y[i] += a * load_##type(row, i);                                              \
     }
 
 FLOAT_ROWS(f32)
@@ -240,9 +227,9 @@ static float vector_max(const float *x, size_t n)
 void hs_kernels_scalar(hs_kernels *k)
 {
     k->level = HS_CPU_SCALAR;
-    k->type[HS_F32] = (hs_kernel_type){HS_ACT_F32, dot_f32, axpy_f32, tile_f32, axpy_rows_f32};
-    k->type[HS_F16] = (hs_kernel_type){HS_ACT_F32, dot_f16, axpy_f16, tile_f16, axpy_rows_f16};
-    k->type[HS_BF16] = (hs_kernel_type){HS_ACT_F32, dot_bf16, axpy_bf16, tile_bf16, axpy_rows_bf16};
+    k->type[HS_F32] = (hs_kernel_type){HS_ACT_F32, dot_f32, axpy_f32};
+    k->type[HS_F16] = (hs_kernel_type){HS_ACT_F32, dot_f16, axpy_f16};
+    k->type[HS_BF16] = (hs_kernel_type){HS_ACT_F32, dot_bf16, axpy_bf16};
     k->type[HS_Q8_0] = (hs_kernel_type){HS_ACT_Q8, dot_q8_0, axpy_q8_0};
     k->type[HS_Q5_0] = (hs_kernel_type){HS_ACT_Q8, dot_q5_0, axpy_q5_0};
     k->type[HS_Q4_0] = (hs_kernel_type){HS_ACT_Q8, dot_q4_0, axpy_q4_0};

@@ -17,10 +17,13 @@ typedef struct matmul_job {
  * from a near cache. */
 enum { tile_bytes = 32 * 1024 };
 
-static void matmul_tiles(const matmul_job *j, int64_t begin, int64_t end)
+static void matmul_rows(void *ud, int64_t begin, int64_t end)
 {
+    const matmul_job *j = ud;
     const uint64_t row_bytes = j->w->row_bytes;
-    const int64_t step = row_bytes < tile_bytes / 4 ? tile_bytes / (int64_t)row_bytes : 4;
+    const int64_t step = j->n == 1                    ? end - begin
+                         : row_bytes < tile_bytes / 4 ? tile_bytes / (int64_t)row_bytes
+                                                      : 4;
     hs_tile t = {.row_bytes = row_bytes,
                  .x = j->x,
                  .q = hs_q8_at(j->s, 0),
@@ -33,22 +36,7 @@ static void matmul_tiles(const matmul_job *j, int64_t begin, int64_t end)
         t.row = hs_mat_row(j->w, (uint64_t)r);
         t.n_rows = (size_t)(end - r < step ? end - r : step);
         t.y = j->y + r;
-        j->kt->tile(&t);
-    }
-}
-
-static void matmul_rows(void *ud, int64_t begin, int64_t end)
-{
-    const matmul_job *j = ud;
-    if (j->n > 1 && j->kt->tile) {
-        matmul_tiles(j, begin, end);
-        return;
-    }
-    for (int64_t r = begin; r < end; r++) {
-        const uint8_t *row = hs_mat_row(j->w, (uint64_t)r);
-        for (size_t t = 0; t < j->n; t++)
-            j->y[t * j->ldy + (size_t)r] =
-                j->kt->dot(row, j->x + t * j->ldx, hs_q8_at(j->s, t), j->w->cols);
+        hs_kernel_tile(j->kt, &t);
     }
 }
 

@@ -12,12 +12,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { row_elems = 4096, rounds = 7, buffer_mib = 128 };
+enum { row_elems = 4096, rounds = 7, buffer_mib = 128, tokens = 32 };
 
 typedef struct bench {
     uint8_t *rows;
     size_t bytes; /* of the buffer that is used */
-    float *x, *y;
+    float *x, *y; /* [tokens][row_elems], [row_elems] */
+    float *out;   /* a value for every row of the smallest type */
     hs_q8 q;
     double sink; /* keeps results alive */
 } bench;
@@ -57,18 +58,54 @@ static double read_gbs(bench *b)
     return (double)b->bytes / seconds / 1e9;
 }
 
-static double kernel_gbs(bench *b, const hs_kernel_type *k, size_t row_bytes, bool axpy)
+/* All rows for one token, as a decoded token reads them. */
+static double dot_gbs(bench *b, const hs_kernel_type *k, size_t row_bytes)
 {
     const size_t n_rows = b->bytes / row_bytes;
     const double t = now();
-    for (size_t r = 0; r < n_rows; r++) {
-        const uint8_t *row = b->rows + r * row_bytes;
-        if (axpy)
-            k->axpy(b->y, 1e-3f, row, 0, row_elems);
-        else
-            b->sink += (double)k->dot(row, b->x, b->q, row_elems);
-    }
+    hs_kernel_tile(k, &(hs_tile){.row = b->rows,
+                                 .row_bytes = row_bytes,
+                                 .n_rows = n_rows,
+                                 .x = b->x,
+                                 .q = b->q,
+                                 .n = 1,
+                                 .cols = row_elems,
+                                 .y = b->out});
+    b->sink += (double)b->out[n_rows - 1];
     return (double)(n_rows * row_bytes) / (now() - t) / 1e9;
+}
+
+static double axpy_gbs(bench *b, const hs_kernel_type *k, size_t row_bytes)
+{
+    const size_t n_rows = b->bytes / row_bytes;
+    const double t = now();
+    hs_kernel_axpy_rows(k, &(hs_axpy_rows){.y = b->y,
+                                           .a = b->out,
+                                           .row = b->rows,
+                                           .row_bytes = row_bytes,
+                                           .n = n_rows,
+                                           .end = row_elems});
+    return (double)(n_rows * row_bytes) / (now() - t) / 1e9;
+}
+
+/* A few rows for a batch of tokens, from the near caches: weights per second and token. */
+static double prompt_rate(bench *b, const hs_kernel_type *k, size_t row_bytes)
+{
+    enum { rows = 8, repeats = 16 };
+    const double t = now();
+    for (int i = 0; i < repeats; i++)
+        hs_kernel_tile(k, &(hs_tile){.row = b->rows,
+                                     .row_bytes = row_bytes,
+                                     .n_rows = rows,
+                                     .x = b->x,
+                                     .q = b->q,
+                                     .ldx = row_elems,
+                                     .ldq = row_elems,
+                                     .n = tokens,
+                                     .cols = row_elems,
+                                     .y = b->out,
+                                     .ldy = rows});
+    return (double)repeats * rows * tokens * row_elems / (now() - t) / 1e9;
 }
 
 static void measure(bench *b, const hs_kernels *k, const hs_dtype_info *info)
@@ -77,15 +114,18 @@ static void measure(bench *b, const hs_kernels *k, const hs_dtype_info *info)
     uint64_t row_bytes;
     if (!hs_dtype_row_bytes(info->id, row_elems, &row_bytes))
         return;
-    double read[rounds], dot[rounds], axpy[rounds];
+    double read[rounds], dot[rounds], axpy[rounds], prompt[rounds];
     for (int r = 0; r < rounds; r++) {
         read[r] = read_gbs(b);
-        dot[r] = kernel_gbs(b, type, row_bytes, false);
-        axpy[r] = kernel_gbs(b, type, row_bytes, true);
+        dot[r] = dot_gbs(b, type, row_bytes);
+        memset(b->out, 0, b->bytes / row_bytes * sizeof *b->out);
+        axpy[r] = axpy_gbs(b, type, row_bytes);
+        prompt[r] = prompt_rate(b, type, row_bytes);
     }
     const double base = median(read, rounds), d = median(dot, rounds), a = median(axpy, rounds);
-    printf("%-7s %-5s %8.2f %8.2f %5.0f%% %8.2f %5.0f%% %9.2f\n", hs_cpu_name(k->level), info->name,
-           base, d, 100 * d / base, a, 100 * a / base, d / (double)row_bytes * row_elems);
+    printf("%-7s %-5s %8.2f %8.2f %5.0f%% %8.2f %5.0f%% %9.2f %9.2f\n", hs_cpu_name(k->level),
+           info->name, base, d, 100 * d / base, a, 100 * a / base,
+           d / (double)row_bytes * row_elems, median(prompt, rounds));
 }
 
 /* Every byte of a weight is 0x30 to 0x3b: small numbers in every type, no NaN, no denormal. */
@@ -93,15 +133,16 @@ static bool setup(bench *b)
 {
     b->bytes = (size_t)buffer_mib << 20;
     b->rows = malloc(b->bytes);
-    b->x = calloc(row_elems, sizeof *b->x);
+    b->x = calloc((size_t)tokens * row_elems, sizeof *b->x);
+    b->out = calloc(b->bytes / (row_elems / 32 * 16), sizeof *b->out);
     b->y = calloc(row_elems, sizeof *b->y);
-    b->q.q = malloc(row_elems);
-    b->q.d = calloc(row_elems / 32, sizeof *b->q.d);
-    if (!b->rows || !b->x || !b->y || !b->q.q || !b->q.d)
+    b->q.q = malloc((size_t)tokens * row_elems);
+    b->q.d = calloc((size_t)tokens * row_elems / 32, sizeof *b->q.d);
+    if (!b->rows || !b->x || !b->y || !b->out || !b->q.q || !b->q.d)
         return false;
     for (size_t i = 0; i < b->bytes; i++)
         b->rows[i] = (uint8_t)(0x30 + i % 12);
-    for (size_t i = 0; i < row_elems; i++) {
+    for (size_t i = 0; i < (size_t)tokens * row_elems; i++) {
         b->x[i] = (float)(i % 7) - 3;
         b->q.q[i] = (int8_t)(i % 255 - 127);
         b->q.d[i / 32] = 0.01f;
@@ -119,7 +160,8 @@ int main(void)
     }
     printf("one thread, rows of %d elements from %d MiB, GB/s, medians of %d\n", row_elems,
            buffer_mib, rounds);
-    printf("level   type      read      dot  share     axpy  share dot Gelem/s\n");
+    printf("level   type      read      dot  share     axpy  share dot Gelem/s, %d tokens\n",
+           (int)tokens);
     hs_kernels k;
     hs_cpu_level last = HS_CPU_NEON;
     for (int level = (int)hs_cpu_detect(); level >= HS_CPU_SCALAR; level--) {
@@ -134,6 +176,7 @@ int main(void)
     }
     free(b.rows);
     free(b.x);
+    free(b.out);
     free(b.y);
     free(b.q.q);
     free(b.q.d);
