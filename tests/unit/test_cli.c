@@ -258,7 +258,7 @@ static void test_help(void **state)
     f.opts[1].help = "a help text that goes on for so long that it needs a second line, and "
                      "with \xe2\x80\xa6 in it, and then a third one";
     f.cli.example =
-        "-m model.gguf --vram-budget 8G --tensor-type attn=q8_0 -p 'In the beginning was'";
+        "-m model.gguf --vram-budget 8G --list a,b,c,d --text 0123456789 -p 'In the beginning'";
     parse(&f, "-m x --help --nonsense");
     assert_int_equal(f.status, 0);
     assert_string_equal(f.err, "");
@@ -270,8 +270,8 @@ static void test_help(void **state)
         "\n      --device auto|none|emu\n                            where it runs\n",
         "\nCommon options:\n",
         "\n  -h, --help ",
-        "\nExample:\n  hotset-test -m model.gguf --vram-budget 8G --tensor-type attn=q8_0 -p \\\n"
-        "      'In the beginning was'\n",
+        "  hotset-test -m model.gguf --vram-budget 8G --list a,b,c,d --text 0123456789 \\\n",
+        "      -p 'In the beginning'\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strstr(f.out, parts[i]))

@@ -196,7 +196,7 @@ static void test_bad_figures(void **state)
     for (int i = 0; i < 3; i++) {
         must_parse(&m, full);
         if (i == 0)
-            m.cpu.bandwidth.point[1].rate = NAN;
+            m.cpu.bandwidth.point[1].rate = (double)NAN;
         else if (i == 1)
             m.device[1].sync_s = 99;
         else

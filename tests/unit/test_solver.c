@@ -506,7 +506,7 @@ static void test_time_limit(void **state)
         q.time_limit = 0;
         assert_int_equal(hs_solve(p, &q, &r, &err), HS_ERR_USAGE);
         q.time_limit = 1;
-        q.gap = NAN;
+        q.gap = (double)NAN;
         assert_int_equal(hs_solve(p, &q, &r, &err), HS_ERR_USAGE);
     }
     hs_solve_problem_free(p);
