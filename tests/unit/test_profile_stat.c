@@ -1,5 +1,6 @@
 /* hotset-profile's statistics against numbers worked out by hand: one chunk's tally, the pilot's
  * quantiles and neurons, what the tables say. */
+#include "tools/profile/curves.h"
 #include "tools/profile/detail.h"
 #include "tools/profile/pilot.h"
 #include "tools/profile/tally.h"
@@ -195,6 +196,64 @@ static void details(void **state)
     hs_activation_free(a);
 }
 
+/* ---- curves ---------------------------------------------------------------------------- */
+
+/* 6 3 1 0 of ten: the hottest quarter has 60 %, half 90 %, three quarters everything. */
+static void curves_of_a_layer(void **state)
+{
+    (void)state;
+    hs_activation *a = shape(false);
+    a->tokens = 10;
+    const int64_t count[4] = {0, 6, 1, 3}, text[8] = {0, 5, 0, 1, 0, 1, 1, 2},
+                  h[5] = {2, 6, 2, 0, 0};
+    memcpy(a->count[0], count, sizeof count);
+    memcpy(a->stat[HS_STAT_BY_TEXT][0], text, sizeof text);
+    memcpy(a->stat[HS_STAT_HISTOGRAM][0], h, sizeof h);
+    hs_curves *c;
+    assert_int_equal(hs_curves_new(&c, a, NULL), HS_OK);
+    for (int row = 0; row < 2; row++) { /* the layer's and the model's: it is the only layer */
+        const double *v = c->cumulative + row * HS_CURVE_POINTS;
+        near(v[0], 0);
+        near(v[25], 0.6);
+        near(v[50], 0.9);
+        near(v[75], 1);
+        near(v[100], 1);
+    }
+    near(c->rank[0], 0.6);
+    near(c->rank[31], 0.6);
+    near(c->rank[32], 0.3);
+    near(c->rank[127], 0);
+    near(c->active[0], 0.2);
+    near(c->active[25], 0.6);
+    near(c->active[50], 0.2);
+    /* 80 % of text a is neuron 1 alone (5 of 6); of text b, 3 and then 1, the lower of two (3 of
+     * 4 are not enough), and 2: all three. */
+    assert_int_equal(c->n_text, 2);
+    near(c->jaccard[0], 1);
+    near(c->jaccard[1], 1.0 / 3);
+    near(c->jaccard[2], 1.0 / 3);
+    near(c->served[0], 5.0 / 6);
+    near(c->served[1], 0.25);
+    near(c->served[2], 1);
+    near(c->served[3], 1);
+    hs_curves_free(c);
+    hs_activation_free(a);
+}
+
+static void hot_sets(void **state)
+{
+    (void)state;
+    const int64_t count[5] = {2, 4, 0, 4, 0};
+    bool hot[5];
+    assert_int_equal(hs_curves_hot(hot, count, 5, 80, NULL), HS_OK);
+    assert_true(!hot[0] && hot[1] && !hot[2] && hot[3] && !hot[4]);
+    assert_int_equal(hs_curves_hot(hot, count, 5, 40, NULL), HS_OK);
+    assert_true(!hot[0] && hot[1] && !hot[3]);
+    const int64_t none[2] = {0, 0};
+    assert_int_equal(hs_curves_hot(hot, none, 2, 80, NULL), HS_OK);
+    assert_true(!hot[0] && !hot[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +264,8 @@ int main(void)
         cmocka_unit_test(quantiles),
         cmocka_unit_test(hottest_neurons),
         cmocka_unit_test(details),
+        cmocka_unit_test(curves_of_a_layer),
+        cmocka_unit_test(hot_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "tools/profile/count.h"
 #include "tools/profile/print.h"
 #include "tools/profile/ptdir.h"
+#include "tools/profile/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include <sys/stat.h>
 
 typedef struct options {
-    const char *model, *out, *export_pt, *import_pt, *show;
+    const char *model, *out, *export_pt, *import_pt, *show, *report;
     hs_strings texts, merge;
     const char *magnitude;
     int64_t n_ctx, chunks, positions, autosave, generate, coactivation;
@@ -68,7 +69,7 @@ static hs_status refuse_same(const char *out, const char *in, hs_err *err)
 }
 
 /* Before any work: the output is no input, and it can be made. */
-static hs_status check_outputs(const options *o, bool replace, hs_err *err)
+static hs_status check_outputs(const options *o, bool replace, bool force, hs_err *err)
 {
     hs_status s = refuse_same(o->out, o->model, err);
     for (size_t i = 0; s == HS_OK && i < o->texts.n; i++)
@@ -77,6 +78,10 @@ static hs_status check_outputs(const options *o, bool replace, hs_err *err)
         s = refuse_same(o->out, o->merge.v[i], err);
     if (s == HS_OK && o->export_pt && o->import_pt)
         s = refuse_same(o->export_pt, o->import_pt, err);
+    if (s != HS_OK)
+        return s;
+    if (o->report)
+        s = hs_report_check(o->report, force, err);
     if (s != HS_OK)
         return s;
     hs_out *probe;
@@ -166,7 +171,7 @@ static hs_status profile_with(hs_activation **a, const hs_cli *cli, const option
                     info->activation, 100 - (o->magnitude ? strtol(o->magnitude, NULL, 10) : 50));
     const char *from = resume_from(cli, o, partial);
     const bool replace = cli->force || from == o->out;
-    hs_status s = check_outputs(o, replace, err);
+    hs_status s = check_outputs(o, replace, cli->force, err);
     if (s == HS_OK && o->export_pt)
         s = hs_pt_export_check(o->export_pt, info->n_layer, cli->force, err);
     const uint32_t most = info->n_ctx_train && info->n_ctx_train < 4096 ? info->n_ctx_train : 4096;
@@ -222,7 +227,7 @@ static hs_status import(hs_activation **a, const hs_cli *cli, const options *o, 
     hs_model_info info = {0};
     hs_model *m = NULL;
     char print[sizeof info.fingerprint] = "";
-    hs_status s = check_outputs(o, cli->force, err);
+    hs_status s = check_outputs(o, cli->force, cli->force, err);
     if (s == HS_OK && o->model)
         s = load_model(&m, &info, o->model, err);
     if (s == HS_OK && m) {
@@ -270,7 +275,7 @@ static void warn_lost(const hs_cli *cli, unsigned lost, const char *path)
 
 static hs_status merge(hs_activation **a, const hs_cli *cli, const options *o, hs_err *err)
 {
-    hs_status s = check_outputs(o, cli->force, err);
+    hs_status s = check_outputs(o, cli->force, cli->force, err);
     if (s == HS_OK)
         s = hs_activation_read(a, o->merge.v[0], err);
     for (size_t i = 1; s == HS_OK && i < o->merge.n; i++) {
@@ -292,15 +297,17 @@ static hs_status merge(hs_activation **a, const hs_cli *cli, const options *o, h
     return hs_activation_write(*a, o->out, cli->force, err);
 }
 
-static hs_status print(const hs_cli *cli, const hs_activation *a, hs_err *err)
+static hs_status print(const hs_cli *cli, const options *o, const hs_activation *a, hs_err *err)
 {
     hs_summary *sum;
     hs_status s = hs_summary_new(&sum, a, err);
     if (s != HS_OK)
         return s;
-    if (cli->json)
+    if (s == HS_OK && o->report)
+        s = hs_report_write(cli, o->report, a, sum, err);
+    if (s == HS_OK && cli->json)
         s = hs_profile_print_json(stdout, a, sum, err);
-    else
+    else if (s == HS_OK)
         hs_profile_print(stdout, a, sum);
     hs_summary_free(sum);
     return s;
@@ -321,7 +328,7 @@ static hs_status work(const hs_cli *cli, const options *o, hs_err *err)
     if (s == HS_OK)
         s = finish_outputs(cli, o, a, err);
     if (s == HS_OK)
-        s = print(cli, a, err);
+        s = print(cli, o, a, err);
     hs_activation_free(a);
     return s;
 }
@@ -359,6 +366,8 @@ int main(int argc, char **argv)
          .help = "positions behind imported counts (default: the largest count)"},
         {HS_OPT_GROUP, .help = "Results"},
         {HS_OPT_STRING, "output", 'o', &o.out, "OUT", .help = "the profile to write"},
+        {HS_OPT_STRING, "report", 0, &o.report, "DIR",
+         .help = "also write report.html with plots, and its data as CSV, there"},
         {HS_OPT_STRING, "export-pt", 0, &o.export_pt, "DIR",
          .help = "also write activation_<layer>.pt there, as PowerInfer reads them"},
         {.type = HS_OPT_END},
