@@ -46,39 +46,37 @@ void hs_placement_free(hs_placement *p)
     free(p);
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
+/* Sorting by marking: the neurons of large models would take qsort as long as solving takes. */
 hs_status hs_placement_set(hs_placement *p, uint32_t l, const int32_t *id, uint32_t n, hs_err *err)
 {
     if (l >= p->n_layer)
         return hs_fail(err, HS_ERR_FORMAT, "layer %u of %u", l, p->n_layer);
     hs_placement_layer *y = &p->layer[l];
     int32_t *copy = malloc((n ? n : 1) * sizeof *copy);
-    if (!copy)
-        return hs_fail(err, HS_ERR_NOMEM, "layer %u: out of memory", l);
-    if (n) {
-        memcpy(copy, id, n * sizeof *copy);
-        qsort(copy, n, sizeof *copy, by_id);
+    bool *here = calloc((size_t)y->n_ff + 1, sizeof *here);
+    hs_status s = copy && here ? HS_OK : hs_fail(err, HS_ERR_NOMEM, "layer %u: out of memory", l);
+    for (uint32_t i = 0; s == HS_OK && i < n; i++) {
+        if (id[i] < 0 || (uint32_t)id[i] >= y->n_ff)
+            s = hs_fail(err, HS_ERR_FORMAT, "layer %u: neuron %d is outside 0..%" PRId64, l, id[i],
+                        (int64_t)y->n_ff - 1);
+        else if (here[id[i]])
+            s = hs_fail(err, HS_ERR_FORMAT, "layer %u: neuron %d twice", l, id[i]);
+        else
+            here[id[i]] = true;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        const bool out_of_range = copy[i] < 0 || (uint32_t)copy[i] >= y->n_ff;
-        if (out_of_range || (i && copy[i] == copy[i - 1])) {
-            const int32_t bad = copy[i];
-            free(copy);
-            if (out_of_range)
-                return hs_fail(err, HS_ERR_FORMAT, "layer %u: neuron %d is outside 0..%" PRId64, l,
-                               bad, (int64_t)y->n_ff - 1);
-            return hs_fail(err, HS_ERR_FORMAT, "layer %u: neuron %d twice", l, bad);
-        }
+    if (s == HS_OK) {
+        uint32_t at = 0;
+        for (uint32_t i = 0; i < y->n_ff; i++)
+            if (here[i])
+                copy[at++] = (int32_t)i;
+        free(y->neuron);
+        y->neuron = copy;
+        y->n_device = n;
+        copy = NULL;
     }
-    free(y->neuron);
-    y->neuron = copy;
-    y->n_device = n;
-    return HS_OK;
+    free(copy);
+    free(here);
+    return s;
 }
 
 hs_status hs_placement_add_ledger(hs_placement *p, const char *what, int32_t layer, uint64_t bytes,

@@ -18,45 +18,45 @@ extern "C" {
 typedef struct hs_placement_layer {
     uint32_t n_ff;
     uint32_t n_device;
-    int32_t *neuron;    /* [n_device], ascending, all on the device */
+    int32_t *neuron; /* [n_device], ascending, all on the device */
     /* Dense blocks of this layer on the device.  `kv` needs `attn`. */
-    bool attn;          /* attn_norm, q, k, v, output projections */
-    bool predictor;     /* fc1, fc2 */
+    bool attn;      /* attn_norm, q, k, v, output projections */
+    bool predictor; /* fc1, fc2 */
     bool ffn_norm;
-    bool kv;            /* the layer's KV cache, n_ctx positions */
+    bool kv; /* the layer's KV cache, n_ctx positions */
 } hs_placement_layer;
 
 typedef struct hs_ledger_line {
-    char what[48];      /* "attention", "predictor", "ffn norm", "output", "kv cache",
-                           "neurons", "scratch" */
-    int32_t layer;      /* -1: not of one layer */
-    uint64_t bytes;     /* on the device, alignment included; 0: stays on the CPU */
+    char what[48];  /* "attention", "predictor", "ffn norm", "output", "kv cache",
+                       "neurons", "scratch" */
+    int32_t layer;  /* -1: not of one layer */
+    uint64_t bytes; /* on the device, alignment included; 0: stays on the CPU */
 } hs_ledger_line;
 
 typedef struct hs_placement {
     uint32_t n_layer;
-    hs_placement_layer *layer;      /* [n_layer] */
-    uint64_t vram_capacity;         /* split.vram_capacity: the budget it was made for, bytes */
-    bool has_plan;                  /* our keys are present: fingerprint, dense blocks, context */
+    hs_placement_layer *layer; /* [n_layer] */
+    uint64_t vram_capacity;    /* split.vram_capacity: the budget it was made for, bytes */
+    bool has_plan;             /* our keys are present: fingerprint, dense blocks, context */
     char fingerprint[HS_FINGERPRINT_CHARS + 1]; /* "" in a file of PowerInfer's own */
-    bool output;                    /* output norm and head on the device */
+    bool output;                                /* output norm and head on the device */
     uint32_t n_ctx;                 /* context the KV cache was planned for; 0 without a plan */
     uint32_t kv_type;               /* hs_dtype of the planned KV cache */
     uint64_t plan_bytes;            /* what the device will allocate for this placement */
     char objective[16], method[16]; /* "impact"; "glpk", "exact", "greedy" */
     double objective_value, bound, gap;
-    uint32_t group;                 /* neurons per group */
+    uint32_t group; /* neurons per group */
     size_t n_ledger;
     hs_ledger_line *ledger;
 } hs_placement;
 
 /* All layers empty.  Owned by the caller. */
-HS_NODISCARD hs_status hs_placement_new(hs_placement **out, uint32_t n_layer,
-                                        const uint32_t *n_ff, hs_err *err);
+HS_NODISCARD hs_status hs_placement_new(hs_placement **out, uint32_t n_layer, const uint32_t *n_ff,
+                                        hs_err *err);
 void hs_placement_free(hs_placement *p);
 /* Set layer l's neurons from `id` (copied, sorted; duplicates or ids out of range fail). */
-HS_NODISCARD hs_status hs_placement_set(hs_placement *p, uint32_t l, const int32_t *id,
-                                        uint32_t n, hs_err *err);
+HS_NODISCARD hs_status hs_placement_set(hs_placement *p, uint32_t l, const int32_t *id, uint32_t n,
+                                        hs_err *err);
 HS_NODISCARD hs_status hs_placement_add_ledger(hs_placement *p, const char *what, int32_t layer,
                                                uint64_t bytes, hs_err *err);
 /* Tensors are found by name and cross-checked: gpu_idx only 0 and 1, gpu_bucket its ascending

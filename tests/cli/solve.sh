@@ -126,6 +126,93 @@ mkdir -p "$tmp/a b;c/'d'"
 check "names with blanks, quotes and semicolons" "$prog" -m "$m" -a "$a" -c 128 --vram-budget 4M -o "$tmp/a b;c/'d'/p x.gpuidx" -q
 same "the same bytes under any name" "$tmp/part.gpuidx" "$tmp/a b;c/'d'/p x.gpuidx"
 
+# --- the machine ----------------------------------------------------------------
+# A slow CPU and a device a hundred times faster, so that this small model gains by it.
+machine() { printf '{"version": 1, "cpu": {"bandwidth": 1e8}, "devices": [{"bandwidth": 1e10, "sync_s": %s}]}\n' "$1"; }
+machine 20e-6 >"$tmp/near"
+machine 1e-3 >"$tmp/far"
+machine 10 >"$tmp/moon"
+printf '{"version": 1, "cpu": {"bandwidth": 1e8}}\n' >"$tmp/cpu-only"
+printf '{"version": 1, "cpu": {"bandwidth": 1e8}, "devices": [{"bandwith": 1e10}]}\n' >"$tmp/typo"
+# time KEY [FILE]: a number of predicted_s.
+time_of() { sed -n '/"predicted_s"/,/}/'"s/^    \"$1\": \([-0-9.e+]*\),*\$/\1/p" "${2:-$tmp/out}"; }
+at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b * (1 + 1e-9)) }'; }
+
+check "impact for a machine" solve 4M --machine "$tmp/near"
+cp "$tmp/out" "$tmp/impact"
+cp "$tmp/p" "$tmp/impact.gpuidx"
+equal "waits are short: the same neurons" "$(neurons "$tmp/part")" "$(neurons)"
+less "$(time_of with)" "$(time_of without)" && ok "is faster than without" || not_ok "is faster than without"
+check "latency" solve 4M --machine "$tmp/near" --objective latency
+cp "$tmp/out" "$tmp/latency"
+cp "$tmp/p" "$tmp/latency.gpuidx"
+equal "proven optimal" "$(num objective)" "$(num bound)"
+has "the status says so" '"solver_status": "optimal"' "$tmp/out"
+equal "the ledger is the budget" 4194304 "$(ledger)"
+for k in without layers random greedy; do
+    at_most "$(num objective)" "$(time_of $k)" && ok "no slower than $k" || not_ok "no slower than $k"
+done
+at_most "$(num objective)" "$(time_of with "$tmp/impact")" && ok "no slower than the impact plan" || not_ok "no slower than the impact plan"
+at_most "$(time_of with)" "$(num objective)" && at_most "$(num objective)" "$(time_of with)" && ok "one prediction" || not_ok "one prediction"
+check "latency by exact" solve 4M --machine "$tmp/near" --objective latency --solver exact
+same "the same file" "$tmp/latency.gpuidx" "$tmp/p"
+check "latency by GLPK" solve 4M --machine "$tmp/near" --objective latency --solver glpk
+has "GLPK is the source" '"source": "glpk"' "$tmp/out"
+awk -v a="$(num objective)" -v b="$(num objective "$tmp/latency")" 'BEGIN { exit !(a <= b * (1 + 1e-6)) }' &&
+    ok "GLPK agrees" || not_ok "GLPK agrees"
+check "a minimum with latency" solve 4M --machine "$tmp/near" --objective latency --min-neurons 1500
+for n in $(neurons); do
+    [ "$n" -eq 0 ] || [ "$n" -ge 1500 ] && ok "$n is none or enough" || not_ok "$n is none or enough"
+done
+check "eight tokens together" solve 4M --machine "$tmp/near" --objective latency --batch 8
+less "$(time_of without)" "$(time_of without "$tmp/latency")" && ok "cost less each" || not_ok "cost less each"
+# Room for 40 neurons, which do not earn a millisecond.
+room=$((4194304 - $(use unused "$tmp/impact") - $(use neurons "$tmp/impact") + 40 * 1600))
+check "a machine that waits a little" solve $room --group 1 --machine "$tmp/near"
+case $(neurons) in "0 0 ") not_ok "takes some neurons" ;; *) ok "takes some neurons" ;; esac
+check "one that waits longer" solve $room --group 1 --machine "$tmp/far"
+equal "takes none" "0 0 " "$(neurons)"
+check "with more room" solve 4M --machine "$tmp/far"
+for n in $(neurons); do
+    [ "$n" -ge 40 ] && ok "$n pay for the wait" || not_ok "$n pay for the wait"
+done
+check "a device on the moon" solve 4M --machine "$tmp/moon"
+has "gets no neurons" 'no neurons are placed.*no layer.s neurons save as much time as waiting' "$tmp/err"
+check "and by latency" solve 4M --machine "$tmp/moon" --objective latency
+has "gets nothing" 'no neurons are placed.*predicts no time saved' "$tmp/err"
+equal "not even dense blocks" 4194304 "$(use unused)"
+check "a budget below the dense part" solve 500K --machine "$tmp/near"
+has "goes to the blocks that save most" 'dense part does not fit' "$tmp/err"
+with=$(time_of with)
+check "the same without that choice" solve 500K --machine "$tmp/near" --objective latency
+at_most "$(time_of with)" "$with" && ok "latency is no slower" || not_ok "latency is no slower"
+check "everything fits" solve 1G --machine "$tmp/near" --objective latency
+equal "everything is there" "1536 1536 " "$(neurons)"
+check "everything fits on the moon" solve 1G --machine "$tmp/moon" --objective latency
+has "says that it is slow there" 'whole model fits .* though the machine file predicts' "$tmp/err"
+equal "and is there" "1536 1536 " "$(neurons)"
+for f in data/machines/*.json; do
+    check "$f" solve 4M --machine "$f" --objective latency
+    at_most "$(time_of with)" "$(time_of without)" && ok "never slower than the CPU" || not_ok "never slower than the CPU"
+done
+check "a text report with a machine" "$prog" -m "$m" -a "$a" -c 128 --vram-budget 4M --machine "$tmp/near" --objective latency -o "$tmp/p" -f
+for w in 'CPU only' 'whole layers' 'neurons at random' greedy 'this placement'; do
+    has "has a time for $w" "$w +[0-9.]+ ms" "$tmp/out"
+done
+has "has bounds" '^bounds +[0-9]+ ps saved by Lagrange, [0-9]+ ps saved proven' "$tmp/out"
+has "the ledger by layer and use" '^ +1 +[0-9]+ of 1536 +[0-9.]+ KiB ' "$tmp/out"
+lines=$(sed -n '/"ledger_lines"/,/]/s/.*"bytes": \([0-9]*\).*/\1/p' "$tmp/latency" | awk '{ s += $1 } END { print s }')
+equal "the ledger's lines add up" $((4194304 - $(use unused "$tmp/latency"))) "$lines"
+if [ -x "$bin/hotset-run" ]; then
+    run() { "$bin/hotset-run" -m "$m" -c 128 -p 'In the beginning' -n 12 --temp 0 --json "$@" 2>/dev/null | tr -d '\n' | sed 's/.*"tokens": *\[\([^]]*\)\].*/\1/'; }
+    run --device none >"$tmp/tokens"
+    for p in latency impact; do
+        check "the $p plan runs" run --placement "$tmp/$p.gpuidx" --device emu
+        same "with the same tokens" "$tmp/tokens" "$tmp/out"
+    done
+fi
+[ ! -x "$bin/hotset-inspect" ] || check "the latency plan is sound" "$bin/hotset-inspect" --check "$tmp/latency.gpuidx"
+
 # --- refusals: one line, nothing written --------------------------------------
 rm -f "$tmp/no"
 refuse() {
@@ -146,7 +233,12 @@ refuse "a profile of another shape" 3 'activation.gguf: (has 2 layers, the model
     -m tests/golden/m1.gguf -a "$a" --vram-budget 4M
 refuse "no budget" 2 'expected --vram-budget' -m "$m" -a "$a"
 refuse "a budget that is no size" 2 'vram-budget' -m "$m" -a "$a" --vram-budget 4X
-refuse "an objective that is not there" 2 'objective' -m "$m" -a "$a" --vram-budget 4M --objective latency
+refuse "an objective that is not there" 2 'objective' -m "$m" -a "$a" --vram-budget 4M --objective speed
+refuse "latency without a machine" 2 'objective latency needs .*--machine' -m "$m" -a "$a" --vram-budget 4M --objective latency
+refuse "a batch without a machine" 2 'batch needs .*--machine' -m "$m" -a "$a" --vram-budget 4M --batch 2
+refuse "a machine file that is not there" 3 'none: cannot open' -m "$m" -a "$a" --vram-budget 4M --machine "$tmp/none"
+refuse "a machine file with a typing error" 3 "typo: devices\\[0\\]: unknown key 'bandwith'; did you mean 'bandwidth'" -m "$m" -a "$a" --vram-budget 4M --machine "$tmp/typo"
+refuse "a machine without a device" 3 'cpu-only: devices: expected at least one' -m "$m" -a "$a" --vram-budget 4M --machine "$tmp/cpu-only"
 refuse "a time limit of 0" 2 'time-limit' -m "$m" -a "$a" --vram-budget 4M --time-limit 0
 refuse "groups of 0" 2 'group' -m "$m" -a "$a" --vram-budget 4M --group 0
 refuse "an unknown option" 2 'min-neuron' -m "$m" -a "$a" --vram-budget 4M --min-neuron 3

@@ -88,10 +88,7 @@ static void test_brute_force(void **state)
     for (int i = 0; i < 3000; i++) {
         random_instance(&x);
         const int64_t truth = try_all(&x.c, 0, x.c.capacity);
-        int64_t bound = -1;
         hs_err err = {0};
-        assert_int_equal(hs_solve_bound(&x.c, &bound, &err), HS_OK);
-        assert_true(bound >= truth);
         for (int m = 0; m < 3; m++) {
             if (m == HS_SOLVE_GLPK && i % 8)
                 continue;
@@ -100,6 +97,17 @@ static void test_brute_force(void **state)
             if (hs_solve_choices(&x.c, &q, &r, &err) != HS_OK)
                 fail_msg("instance %d: %s", i, err.msg);
             check(&x, &r, truth);
+            /* With a floor it ends early only when the floor is not beaten. */
+            hs_solve_result f;
+            hs_solve_params low = q;
+            low.floor = (int64_t)below(200);
+            assert_int_equal(hs_solve_choices(&x.c, &low, &f, &err), HS_OK);
+            assert_true(f.bound >= truth);
+            if (strcmp(f.status, "beaten") == 0)
+                assert_true(truth <= low.floor && f.value <= truth);
+            else
+                assert_true(f.value == truth && f.bound == truth);
+            hs_solve_result_fini(&f);
             /* A proof needs no second one. */
             assert_true(m == HS_SOLVE_GLPK || r.glpk_bound == -1);
             hs_solve_result_fini(&r);

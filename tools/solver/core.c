@@ -100,21 +100,22 @@ static size_t list_choices(const hs_core *c, const hs_choice *in, size_t n, hs_c
 
 /* A step along the concave hull of one class's choices. */
 typedef struct step {
+    long double rate; /* value per cost */
     int64_t value;
     uint64_t cost;
-    uint32_t layer; /* class */
-    uint32_t to;    /* index of the choice it leads to, within the class */
+    uint32_t class;
+    uint32_t to; /* index of the choice it leads to, within the class */
 } step;
 
-/* Value per cost, falling; two steps of a class keep their order since the hull is concave. */
+/* Rounding keeps the order of rates or makes them equal, so two steps of a class stay in order;
+ * between classes any order gives a valid bound. */
 static int best_step_first(const void *a, const void *b)
 {
     const step *x = a, *y = b;
-    const hs_wide u = (hs_wide)x->value * y->cost, v = (hs_wide)y->value * x->cost;
-    if (u != v)
-        return u < v ? 1 : -1;
-    if (x->layer != y->layer)
-        return x->layer < y->layer ? -1 : 1;
+    if (x->rate != y->rate)
+        return x->rate < y->rate ? 1 : -1;
+    if (x->class != y->class)
+        return x->class < y->class ? -1 : 1;
     return (x->to > y->to) - (x->to < y->to);
 }
 
@@ -124,7 +125,7 @@ static bool below_hull(const hs_choice *a, const hs_choice *mid, const hs_choice
            (hs_wide)(b->value - a->value) * (mid->cost - a->cost);
 }
 
-static size_t hull_steps(const hs_choice *o, size_t n, uint32_t layer, uint32_t *hull, step *out)
+static size_t hull_steps(const hs_choice *o, size_t n, uint32_t class, uint32_t *hull, step *out)
 {
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
@@ -134,7 +135,9 @@ static size_t hull_steps(const hs_choice *o, size_t n, uint32_t layer, uint32_t 
     }
     for (size_t i = 1; i < m; i++) {
         const hs_choice *a = &o[hull[i - 1]], *b = &o[hull[i]];
-        out[i - 1] = (step){b->value - a->value, b->cost - a->cost, layer, hull[i]};
+        const int64_t value = b->value - a->value;
+        const uint64_t cost = b->cost - a->cost;
+        out[i - 1] = (step){(long double)value / (long double)cost, value, cost, class, hull[i]};
     }
     return m - 1;
 }
@@ -165,12 +168,12 @@ static const step *walk(const step *s, size_t n, uint32_t *at, bool *shut, uint6
 {
     const step *critical = NULL;
     for (size_t i = 0; i < n; i++) {
-        if (!shut[s[i].layer] && s[i].cost <= *left) {
+        if (!shut[s[i].class] && s[i].cost <= *left) {
             *left -= s[i].cost;
-            at[s[i].layer] = s[i].to;
+            at[s[i].class] = s[i].to;
         } else {
             critical = critical ? critical : &s[i];
-            shut[s[i].layer] = true;
+            shut[s[i].class] = true;
         }
     }
     return critical;
@@ -181,22 +184,22 @@ static void fill_up(const hs_core *c, uint32_t *at, uint64_t left)
 {
     for (;;) {
         int64_t most = 0;
-        uint32_t layer = 0, to = 0;
+        uint32_t class = 0, to = 0;
         for (uint32_t l = 0; l < c->n_class; l++) {
             const hs_choice *o = &c->choice[c->first[l]];
             const uint32_t n = (uint32_t)(c->first[l + 1] - c->first[l]);
             for (uint32_t i = at[l] + 1; i < n && o[i].cost - o[at[l]].cost <= left; i++)
                 if (o[i].value - o[at[l]].value > most) {
                     most = o[i].value - o[at[l]].value;
-                    layer = l;
+                    class = l;
                     to = i;
                 }
         }
         if (!most)
             return;
-        const hs_choice *o = &c->choice[c->first[layer]];
-        left -= o[to].cost - o[at[layer]].cost;
-        at[layer] = to;
+        const hs_choice *o = &c->choice[c->first[class]];
+        left -= o[to].cost - o[at[class]].cost;
+        at[class] = to;
     }
 }
 
@@ -258,7 +261,7 @@ hs_status hs_core_new(hs_core **out, const hs_choices *p, hs_err *err)
     const size_t n = (size_t)p->n_class + 1;
     c->n_class = p->n_class;
     c->glpk_bound = -1;
-    c->choice = malloc((p->first[p->n_class] + 1) * sizeof *c->choice);
+    c->choice = calloc(p->first[p->n_class] + 1, sizeof *c->choice);
     c->first = calloc(n, sizeof *c->first);
     c->peak = calloc(n, sizeof *c->peak);
     c->pick = calloc(n, sizeof *c->pick);

@@ -1,4 +1,4 @@
-/* The report.  Bytes of a use are summed over layers; the file's ledger has them one by one. */
+/* The report.  The ledger is shown by layer and use, and summed up by use. */
 #include "tools/solver/report.h"
 
 #include "runtime/cli.h"
@@ -27,16 +27,16 @@ static uint64_t bytes_of(const hs_placement *p, const char *use, uint32_t *layer
     return sum;
 }
 
-static uint64_t neuron_bytes(const hs_placement *p, uint32_t l)
+static uint64_t layer_bytes(const hs_placement *p, uint32_t l, const char *use)
 {
     for (size_t i = 0; i < p->n_ledger; i++)
-        if (p->ledger[i].layer == (int32_t)l && !strcmp(p->ledger[i].what, "neurons"))
+        if (p->ledger[i].layer == (int32_t)l && !strcmp(p->ledger[i].what, use))
             return p->ledger[i].bytes;
     return 0;
 }
 
 /* Activations of the layer: all of them, and those of neurons on the device. */
-static void served(const hs_solve_report *r, uint32_t l, double *on, double *all)
+static void served(const hs_job *r, uint32_t l, double *on, double *all)
 {
     const hs_placement_layer *y = &r->plan->layer[l];
     *on = *all = 0;
@@ -51,31 +51,49 @@ static double share(double on, double all) { return all > 0 ? on / all : 0; }
 /* ---- text -------------------------------------------------------------------------------------
  */
 
-static void print_layers(const hs_solve_report *r)
+/* Uses of a layer's own, in the order of the table's columns. */
+static const char *const columns[] = {"attention", "predictor", "ffn norm", "kv cache", "neurons"};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
+static void print_row(const hs_placement *p, uint32_t l)
+{
+    char size[24];
+    for (int i = 0; i < N_COLUMNS; i++) {
+        const uint64_t b = layer_bytes(p, l, columns[i]);
+        printf("%11s", b ? hs_format_bytes(size, sizeof size, b) : "-");
+    }
+}
+
+static void print_layers(const hs_job *r)
 {
     const hs_placement *p = r->plan;
     double on_sum = 0, all_sum = 0;
-    uint64_t n_sum = 0, of_sum = 0, bytes_sum = 0;
+    uint64_t n_sum = 0, of_sum = 0;
     char size[24];
-    printf("layer  neurons on device       size   activations served\n");
+    printf("layer  neurons on device    attention  predictor   ffn norm   kv cache    neurons"
+           "   activations served\n");
     for (uint32_t l = 0; l < p->n_layer; l++) {
         const hs_placement_layer *y = &p->layer[l];
         double on, all;
         served(r, l, &on, &all);
-        printf("%5" PRIu32 "  %7" PRIu32 " of %-7" PRIu32 "%10s   %6.2f %%\n", l, y->n_device,
-               y->n_ff, hs_format_bytes(size, sizeof size, neuron_bytes(p, l)),
-               100 * share(on, all));
+        printf("%5" PRIu32 "  %7" PRIu32 " of %-7" PRIu32, l, y->n_device, y->n_ff);
+        print_row(p, l);
+        printf("   %6.2f %%\n", 100 * share(on, all));
         on_sum += on;
         all_sum += all;
         n_sum += y->n_device;
         of_sum += y->n_ff;
-        bytes_sum += neuron_bytes(p, l);
     }
-    printf("  all  %7" PRIu64 " of %-7" PRIu64 "%10s   %6.2f %%\n\n", n_sum, of_sum,
-           hs_format_bytes(size, sizeof size, bytes_sum), 100 * share(on_sum, all_sum));
+    printf("  all  %7" PRIu64 " of %-7" PRIu64, n_sum, of_sum);
+    for (int i = 0; i < N_COLUMNS; i++) {
+        uint32_t layers, of;
+        const uint64_t b = bytes_of(p, columns[i], &layers, &of);
+        printf("%11s", b ? hs_format_bytes(size, sizeof size, b) : "-");
+    }
+    printf("   %6.2f %%\n\n", 100 * share(on_sum, all_sum));
 }
 
-static void print_ledger(const hs_solve_report *r)
+static void print_ledger(const hs_job *r)
 {
     const hs_placement *p = r->plan;
     char size[24];
@@ -94,30 +112,71 @@ static void print_ledger(const hs_solve_report *r)
             printf("   %s", strcmp(uses[i], "output") ? "nothing to work on" : "on the CPU");
         printf("\n");
     }
-    const uint64_t unused = r->budget - p->plan_bytes;
+    const uint64_t unused = r->o->budget - p->plan_bytes;
     printf("%-12s %22" PRIu64 "  %10s\n", "unused", unused,
            hs_format_bytes(size, sizeof size, unused));
-    printf("%-12s %22" PRIu64 "  %10s\n\n", "budget", r->budget,
-           hs_format_bytes(size, sizeof size, r->budget));
+    printf("%-12s %22" PRIu64 "  %10s\n\n", "budget", r->o->budget,
+           hs_format_bytes(size, sizeof size, r->o->budget));
 }
 
-void hs_report_text(const hs_solve_report *r)
+static void print_time(const hs_job *r, const char *what, double step_s)
 {
-    const hs_solve_result *x = r->result;
+    const double cpu = r->step_s[HS_BASE_CPU];
+    printf("  %-22s %10.3f ms %8.2f x\n", what, 1e3 * step_s / (double)r->o->batch,
+           step_s > 0 ? cpu / step_s : 0);
+}
+
+static void print_times(const hs_job *r)
+{
+    const hs_machine *m = r->machine;
+    printf("predicted time of a token, %s", m->device[0].name[0] ? m->device[0].name : "device");
+    if (r->o->batch > 1)
+        printf(", %d tokens together", (int)r->o->batch);
+    printf("\n");
+    print_time(r, "CPU only", r->step_s[HS_BASE_CPU]);
+    print_time(r, "whole layers", r->step_s[HS_BASE_LAYERS]);
+    print_time(r, "neurons at random", r->step_s[HS_BASE_RANDOM]);
+    print_time(r, "greedy", r->step_s[HS_BASE_GREEDY]);
+    print_time(r, "this placement", r->plan_s);
+    printf("\n");
+}
+
+static void print_proof(const hs_job *r)
+{
+    const hs_solve_result *x = &r->result;
+    const double ms = 1e3 / (double)r->o->batch;
+    if (r->latency)
+        printf("latency   %.6g ms a token, at least %.6g ms are needed (gap %.3g %%)\n",
+               ms * r->plan->objective_value, ms * r->plan->bound, 100 * r->plan->gap);
+    else
+        printf("impact    %" PRId64 " activations, at most %" PRId64
+               " are possible (gap %.3g %%)\n",
+               x->value, x->bound, 100 * x->gap);
+    const char *unit = r->latency ? " ps saved" : "";
+    printf("bounds    %" PRId64 "%s by Lagrange", x->lagrange_bound, unit);
+    if (x->glpk_bound >= 0)
+        printf(", %" PRId64 "%s by GLPK", x->glpk_bound, unit);
+    printf(", %" PRId64 "%s proven\n", x->bound, unit);
+}
+
+void hs_report_text(const hs_job *r)
+{
+    const hs_solve_result *x = &r->result;
     print_layers(r);
     print_ledger(r);
-    printf("impact    %" PRId64 " activations, at most %" PRId64 " are possible (gap %.3g %%)\n",
-           x->value, x->bound, 100 * x->gap);
+    if (r->machine)
+        print_times(r);
+    print_proof(r);
     printf("solver    %s, plan by %s, groups of %" PRIu32 " neurons, %.3f s\n", x->status,
            x->source, r->plan->group, x->seconds);
-    if (r->output)
-        printf("placement %s\n", r->output);
+    if (!r->o->dry_run)
+        printf("placement %s\n", r->o->output);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------
  */
 
-static json_t *layers_json(const hs_solve_report *r)
+static json_t *layers_json(const hs_job *r)
 {
     json_t *a = json_array();
     for (uint32_t l = 0; l < r->plan->n_layer; l++) {
@@ -125,13 +184,13 @@ static json_t *layers_json(const hs_solve_report *r)
         served(r, l, &on, &all);
         json_array_append_new(a, json_pack("{s:I, s:I, s:I, s:f}", "layer", (json_int_t)l,
                                            "device_neurons", (json_int_t)r->plan->layer[l].n_device,
-                                           "bytes", (json_int_t)neuron_bytes(r->plan, l),
+                                           "bytes", (json_int_t)layer_bytes(r->plan, l, "neurons"),
                                            "served_share", share(on, all)));
     }
     return a;
 }
 
-static json_t *ledger_json(const hs_solve_report *r)
+static json_t *ledger_json(const hs_job *r)
 {
     json_t *o = json_object();
     for (int i = 0; i < N_USES; i++) {
@@ -139,17 +198,49 @@ static json_t *ledger_json(const hs_solve_report *r)
         json_object_set_new(o, uses[i],
                             json_integer((json_int_t)bytes_of(r->plan, uses[i], &layers, &of)));
     }
-    json_object_set_new(o, "unused", json_integer((json_int_t)(r->budget - r->plan->plan_bytes)));
+    json_object_set_new(o, "unused",
+                        json_integer((json_int_t)(r->o->budget - r->plan->plan_bytes)));
     return o;
 }
 
-hs_status hs_report_json(const hs_solve_report *r, hs_err *err)
+/* Every line of the file's ledger. */
+static json_t *lines_json(const hs_placement *p)
 {
-    const hs_solve_result *x = r->result;
-    json_t *o = json_pack("{s:o, s:I, s:I, s:f, s:f, s:s, s:s, s:o, s:n}", "layers", layers_json(r),
-                          "objective", (json_int_t)x->value, "bound", (json_int_t)x->bound, "gap",
-                          x->gap, "time_s", x->seconds, "solver_status", x->status, "source",
-                          x->source, "ledger", ledger_json(r), "predicted_s");
+    json_t *a = json_array();
+    for (size_t i = 0; i < p->n_ledger; i++) {
+        const hs_ledger_line *e = &p->ledger[i];
+        json_array_append_new(
+            a, json_pack("{s:s, s:o, s:I, s:f}", "use", e->what, "layer",
+                         e->layer < 0 ? json_null() : json_integer((json_int_t)e->layer), "bytes",
+                         (json_int_t)e->bytes, "mib", (double)e->bytes / 1048576));
+    }
+    return a;
+}
+
+static json_t *times_json(const hs_job *r)
+{
+    if (!r->machine)
+        return json_null();
+    const double batch = (double)r->o->batch;
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "with", r->plan_s / batch, "without",
+                     r->step_s[HS_BASE_CPU] / batch, "layers", r->step_s[HS_BASE_LAYERS] / batch,
+                     "random", r->step_s[HS_BASE_RANDOM] / batch, "greedy",
+                     r->step_s[HS_BASE_GREEDY] / batch);
+}
+
+hs_status hs_report_json(const hs_job *r, hs_err *err)
+{
+    const hs_solve_result *x = &r->result;
+    const hs_placement *p = r->plan;
+    json_t *o = json_pack(
+        "{s:o, s:o, s:o, s:f, s:f, s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "layers", layers_json(r),
+        "objective",
+        r->latency ? json_real(p->objective_value) : json_integer((json_int_t)x->value), "bound",
+        r->latency ? json_real(p->bound) : json_integer((json_int_t)x->bound), "gap", p->gap,
+        "time_s", x->seconds, "solver_status", x->status, "source", x->source, "lagrange_bound",
+        (json_int_t)x->lagrange_bound, "glpk_bound",
+        x->glpk_bound < 0 ? json_null() : json_integer((json_int_t)x->glpk_bound), "ledger",
+        ledger_json(r), "ledger_lines", lines_json(p), "predicted_s", times_json(r));
     if (!o)
         return hs_fail(err, HS_ERR_NOMEM, "report: out of memory");
     json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));

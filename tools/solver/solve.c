@@ -43,7 +43,7 @@ hs_status hs_solve_order(const int64_t *count, uint32_t n, int32_t *order, hs_er
 {
     if (n > INT32_MAX)
         return hs_fail(err, HS_ERR_FORMAT, "%u neurons: expected at most %d", n, INT32_MAX);
-    ranked *r = malloc(2 * ((size_t)n + 1) * sizeof *r);
+    ranked *r = calloc(2 * ((size_t)n + 1), sizeof *r);
     if (!r)
         return hs_fail(err, HS_ERR_NOMEM, "sorting %u neurons: out of memory", n);
     int64_t most = INT64_MIN;
@@ -243,16 +243,17 @@ static hs_status run(hs_core *c, const hs_solve_params *q, hs_solve_result *r, h
     hs_core_end end = HS_END_OPTIMAL;
     hs_status s = HS_OK;
     r->lagrange_bound = c->bound;
-    switch (q->method) {
+    const bool beaten = c->bound <= q->floor && c->bound > c->value;
+    switch (beaten ? HS_SOLVE_AUTO : q->method) {
     case HS_SOLVE_EXACT: s = hs_core_exact(c, q->gap, &end, err); break;
     case HS_SOLVE_GLPK:
         s = hs_core_glpk(c, false, q->gap, c->deadline - hs_core_clock(), &end, err);
         break;
-    case HS_SOLVE_AUTO: s = run_auto(c, q, &end, r, err); break;
+    case HS_SOLVE_AUTO: s = beaten ? HS_OK : run_auto(c, q, &end, r, err); break;
     }
     if (s != HS_OK)
         return s;
-    r->status = end_name(c->value >= c->bound ? HS_END_OPTIMAL : end);
+    r->status = beaten ? "beaten" : end_name(c->value >= c->bound ? HS_END_OPTIMAL : end);
     r->source = c->source;
     r->bound = c->bound;
     r->glpk_bound = c->glpk_bound;
@@ -441,19 +442,6 @@ hs_status hs_solve_choices(const hs_choices *p, const hs_solve_params *q, hs_sol
     if (s != HS_OK)
         hs_solve_result_fini(r);
     r->seconds = hs_core_clock() - start;
-    return s;
-}
-
-hs_status hs_solve_bound(const hs_choices *p, int64_t *bound, hs_err *err)
-{
-    hs_core *c;
-    hs_status s = screen_choices(p, err);
-    if (s == HS_OK)
-        s = hs_core_new(&c, p, err);
-    if (s == HS_OK) {
-        *bound = c->bound;
-        hs_core_free(c);
-    }
     return s;
 }
 

@@ -63,6 +63,7 @@ typedef struct hs_solve_params {
     hs_solve_method method;
     double gap;         /* stop when this relative gap is proven; 0: go for the optimum */
     double time_limit;  /* seconds, > 0 */
+    int64_t floor;      /* once no plan is proven to be worth more, it ends as "beaten" */
     bool (*stop)(void); /* NULL, or asked often: true ends it with HS_ERR_INTERRUPTED */
 } hs_solve_params;
 
@@ -73,10 +74,10 @@ typedef struct hs_solve_result {
     double gap;       /* (bound - value) / bound; 0 when bound is 0 */
     uint64_t bytes;
     double seconds;
-    const char *source;           /* who found the plan: "exact", "glpk", "greedy" */
-    const char *status;           /* "optimal", "gap reached", "time limit", "memory limit" */
-    int64_t lagrange_bound;       /* proven before any search */
-    int64_t glpk_bound;           /* -1: GLPK was not asked or proved nothing */
+    const char *source;     /* who found the plan: "exact", "glpk", "greedy" */
+    const char *status;     /* "optimal", "gap reached", "time limit", "memory limit", "beaten" */
+    int64_t lagrange_bound; /* proven before any search */
+    int64_t glpk_bound;     /* -1: GLPK was not asked or proved nothing */
     uint32_t n_groups, undecided; /* groups (choices) in all, and those left to GLPK */
     char note[256];               /* "", or a sentence the user should see */
 } hs_solve_result;
@@ -85,8 +86,6 @@ typedef struct hs_solve_result {
  * any group is a plan of nothing, value 0, gap 0, and a note that says why. */
 HS_NODISCARD hs_status hs_solve(const hs_solve_problem *p, const hs_solve_params *params,
                                 hs_solve_result *out, hs_err *err);
-/* The value of no plan of `p` exceeds *bound, and the work is not hard: no search. */
-HS_NODISCARD hs_status hs_solve_bound(const hs_choices *p, int64_t *bound, hs_err *err);
 /* As hs_solve. */
 HS_NODISCARD hs_status hs_solve_choices(const hs_choices *p, const hs_solve_params *params,
                                         hs_solve_result *out, hs_err *err);

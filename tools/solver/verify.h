@@ -8,14 +8,17 @@
 #include "formats/file.h"
 #include "formats/placement.h"
 #include "runtime/hotset.h"
+#include "tools/solver/cost.h"
 
 typedef struct hs_verify {
     const hs_model *model;
     const hs_activation *profile;
     const hs_placement *plan; /* what was meant to be written */
     uint64_t budget;
-    uint32_t group, min_neurons;
-    bool plain; /* the file has no dense part: the plan's is taken */
+    uint32_t group;
+    const uint32_t *min_neurons; /* [n_layer] */
+    const hs_cost *cost;         /* of the latency objective; NULL: the impact objective */
+    bool plain;                  /* the file has no dense part: the plan's is taken */
 } hs_verify;
 
 /* HS_ERR_FAILED names the rule that p breaks. */

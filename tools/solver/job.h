@@ -1,0 +1,47 @@
+#ifndef HS_TOOLS_SOLVER_JOB_H
+#define HS_TOOLS_SOLVER_JOB_H
+
+/* One run of hotset-solve: what was asked for, what was read, and the plan that comes of it. */
+
+#include "formats/activation.h"
+#include "formats/machine.h"
+#include "formats/placement.h"
+#include "runtime/cli.h"
+#include "runtime/model.h"
+#include "tools/solver/baseline.h"
+#include "tools/solver/cost.h"
+#include "tools/solver/plan.h"
+#include "tools/solver/solve.h"
+
+typedef struct hs_job_options {
+    hs_cli cli;
+    const char *model, *profile, *output, *kv_type, *objective, *solver, *machine;
+    uint64_t budget;
+    int64_t context, group, min_neurons, batch;
+    double gap, time_limit;
+    bool has_budget, dry_run, plain;
+} hs_job_options;
+
+typedef struct hs_job {
+    const hs_job_options *o;
+    hs_model *model;
+    hs_model_info info;
+    hs_activation *profile;
+    hs_machine *machine;   /* NULL: none was given */
+    hs_cost cost;          /* with a machine */
+    int32_t **order;       /* [n_layer][n_ff]: neurons, the hottest first; one block at order[0] */
+    uint32_t *min_neurons; /* [n_layer]: none, or at least so many */
+    hs_plan_costs costs;
+    hs_placement *plan;
+    hs_solve_result result;                /* of the latency objective: picoseconds saved */
+    double cpu_s;                          /* of the latency objective: a step on the CPU */
+    double step_s[HS_N_BASELINES], plan_s; /* with a machine: of a step */
+    bool latency;
+} hs_job;
+
+/* Read the model, its profile and the machine, and make the plan with its ledger. */
+HS_NODISCARD hs_status hs_job_load(hs_job *j, hs_err *err);
+HS_NODISCARD hs_status hs_job_plan(hs_job *j, hs_err *err);
+void hs_job_fini(hs_job *j);
+
+#endif
