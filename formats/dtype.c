@@ -10,27 +10,29 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "file bytes are used in place");
 
 /* clang-format off */
+#define PLAIN(type)  hs_##type##_decode, hs_##type##_encode, NULL
+#define BLOCKS(type) hs_##type##_decode, hs_##type##_encode, hs_##type##_encode_weighted
 static const hs_dtype_info table[HS_DTYPE_LIMIT] = {
-    [HS_F32]    = {HS_F32,    "F32",    1,   4,   0,  hs_f32_decode,  hs_f32_encode},
-    [HS_F16]    = {HS_F16,    "F16",    1,   2,   1,  hs_f16_decode,  hs_f16_encode},
-    [HS_Q4_0]   = {HS_Q4_0,   "Q4_0",   32,  18,  2,  hs_q4_0_decode, hs_q4_0_encode},
-    [HS_Q4_1]   = {HS_Q4_1,   "Q4_1",   32,  20,  3,  NULL, NULL},
-    [HS_Q5_0]   = {HS_Q5_0,   "Q5_0",   32,  22,  8,  hs_q5_0_decode, hs_q5_0_encode},
-    [HS_Q5_1]   = {HS_Q5_1,   "Q5_1",   32,  24,  9,  NULL, NULL},
-    [HS_Q8_0]   = {HS_Q8_0,   "Q8_0",   32,  34,  7,  hs_q8_0_decode, hs_q8_0_encode},
-    [HS_Q2_K]   = {HS_Q2_K,   "Q2_K",   256, 84,  10, NULL, NULL},
-    [HS_Q3_K]   = {HS_Q3_K,   "Q3_K",   256, 110, 12, NULL, NULL},
-    [HS_Q4_K]   = {HS_Q4_K,   "Q4_K",   256, 144, 15, NULL, NULL},
-    [HS_Q5_K]   = {HS_Q5_K,   "Q5_K",   256, 176, 17, NULL, NULL},
-    [HS_Q6_K]   = {HS_Q6_K,   "Q6_K",   256, 210, 18, hs_q6_k_decode, hs_q6_k_encode},
-    [HS_IQ4_NL] = {HS_IQ4_NL, "IQ4_NL", 32,  18,  25, NULL, NULL},
-    [HS_IQ4_XS] = {HS_IQ4_XS, "IQ4_XS", 256, 136, 30, NULL, NULL},
-    [HS_I8]     = {HS_I8,     "I8",     1,   1,   -1, NULL, NULL},
-    [HS_I16]    = {HS_I16,    "I16",    1,   2,   -1, NULL, NULL},
-    [HS_I32]    = {HS_I32,    "I32",    1,   4,   -1, NULL, NULL},
-    [HS_I64]    = {HS_I64,    "I64",    1,   8,   -1, NULL, NULL},
-    [HS_F64]    = {HS_F64,    "F64",    1,   8,   -1, NULL, NULL},
-    [HS_BF16]   = {HS_BF16,   "BF16",   1,   2,   32, hs_bf16_decode, hs_bf16_encode},
+    [HS_F32]    = {HS_F32,    "F32",    1,   4,   0,  PLAIN(f32), hs_f32_encode},
+    [HS_F16]    = {HS_F16,    "F16",    1,   2,   1,  PLAIN(f16), hs_f16_encode},
+    [HS_Q4_0]   = {HS_Q4_0,   "Q4_0",   32,  18,  2,  BLOCKS(q4_0), hs_q4_0_encode_powerinfer},
+    [HS_Q4_1]   = {HS_Q4_1,   "Q4_1",   32,  20,  3,  BLOCKS(q4_1), NULL},
+    [HS_Q5_0]   = {HS_Q5_0,   "Q5_0",   32,  22,  8,  BLOCKS(q5_0), hs_q5_0_encode_powerinfer},
+    [HS_Q5_1]   = {HS_Q5_1,   "Q5_1",   32,  24,  9,  BLOCKS(q5_1), NULL},
+    [HS_Q8_0]   = {HS_Q8_0,   "Q8_0",   32,  34,  7,  PLAIN(q8_0), hs_q8_0_encode},
+    [HS_Q2_K]   = {HS_Q2_K,   "Q2_K",   256, 84,  10, BLOCKS(q2_k), NULL},
+    [HS_Q3_K]   = {HS_Q3_K,   "Q3_K",   256, 110, 12, BLOCKS(q3_k), NULL},
+    [HS_Q4_K]   = {HS_Q4_K,   "Q4_K",   256, 144, 15, BLOCKS(q4_k), NULL},
+    [HS_Q5_K]   = {HS_Q5_K,   "Q5_K",   256, 176, 17, BLOCKS(q5_k), NULL},
+    [HS_Q6_K]   = {HS_Q6_K,   "Q6_K",   256, 210, 18, BLOCKS(q6_k), hs_q6_k_encode_powerinfer},
+    [HS_IQ4_NL] = {HS_IQ4_NL, "IQ4_NL", 32,  18,  25, BLOCKS(iq4_nl), NULL},
+    [HS_IQ4_XS] = {HS_IQ4_XS, "IQ4_XS", 256, 136, 30, BLOCKS(iq4_xs), NULL},
+    [HS_I8]     = {HS_I8,     "I8",     1,   1,   -1, NULL, NULL, NULL, NULL},
+    [HS_I16]    = {HS_I16,    "I16",    1,   2,   -1, NULL, NULL, NULL, NULL},
+    [HS_I32]    = {HS_I32,    "I32",    1,   4,   -1, NULL, NULL, NULL, NULL},
+    [HS_I64]    = {HS_I64,    "I64",    1,   8,   -1, NULL, NULL, NULL, NULL},
+    [HS_F64]    = {HS_F64,    "F64",    1,   8,   -1, NULL, NULL, NULL, NULL},
+    [HS_BF16]   = {HS_BF16,   "BF16",   1,   2,   32, PLAIN(bf16), NULL},
 };
 /* clang-format on */
 

@@ -49,6 +49,11 @@ typedef struct hs_dtype_info {
      * compute with it, so nothing that computes accepts it. */
     void (*decode)(float *dst, const void *src, size_t n);
     void (*encode)(void *dst, const float *src, size_t n);
+    /* Least error where every squared error counts by its element's weight, a finite number >= 0
+     * (a block of zeros: all alike).  NULL: weights make no difference to this type. */
+    void (*encode_weighted)(void *dst, const float *src, const float *weight, size_t n);
+    /* The bytes of PowerInfer's quantizer.  NULL: we do not know them. */
+    void (*encode_powerinfer)(void *dst, const float *src, size_t n);
 } hs_dtype_info;
 
 /* NULL for ids we do not know. */

@@ -1,31 +1,22 @@
-/* Scalar encoders and decoders.  Encoders reproduce PowerInfer's files bit for bit, which is
- * why some products are explicitly fused (fmaf) and the order of the sums matters. */
+/* F32, F16, BF16, the blocks of 32 and Q6_K.  What PowerInfer's own quantizer makes of Q4_0, Q5_0
+ * and Q6_K is in quant_powerinfer.c. */
 #include "formats/quant.h"
 
-#include "formats/cursor.h"
-#include "formats/dtype.h"
-
-#include <math.h>
-#include <string.h>
+#include "formats/quant_search.h"
 
 enum {
     BLOCK = 32,
     Q4_0_BYTES = 2 + BLOCK / 2,
+    Q4_1_BYTES = 4 + BLOCK / 2,
     Q5_0_BYTES = 2 + 4 + BLOCK / 2,
+    Q5_1_BYTES = 4 + 4 + BLOCK / 2,
     Q8_0_BYTES = 2 + BLOCK,
     SUPER = 256,
     Q6_K_BYTES = SUPER / 2 + SUPER / 4 + SUPER / 16 + 2,
 };
 _Static_assert(Q4_0_BYTES == 18 && Q5_0_BYTES == 22, "block sizes");
+_Static_assert(Q4_1_BYTES == 20 && Q5_1_BYTES == 24, "block sizes");
 _Static_assert(Q8_0_BYTES == 34 && Q6_K_BYTES == 210, "block sizes");
-
-static float get_f16(const uint8_t *p) { return hs_f16_to_f32(hs_get_u16(p)); }
-
-static void put_f16(uint8_t *p, float f)
-{
-    const uint16_t h = hs_f32_to_f16(f);
-    memcpy(p, &h, 2);
-}
 
 void hs_f32_decode(float *dst, const void *src, size_t n)
 {
@@ -43,14 +34,14 @@ void hs_f16_decode(float *dst, const void *src, size_t n)
 {
     const uint8_t *p = src;
     for (size_t i = 0; i < n; i++)
-        dst[i] = get_f16(p + 2 * i);
+        dst[i] = hs_get_f16(p + 2 * i);
 }
 
 void hs_f16_encode(void *dst, const float *src, size_t n)
 {
     uint8_t *p = dst;
     for (size_t i = 0; i < n; i++)
-        put_f16(p + 2 * i, src[i]);
+        hs_put_f16(p + 2 * i, src[i]);
 }
 
 void hs_bf16_decode(float *dst, const void *src, size_t n)
@@ -69,18 +60,6 @@ void hs_bf16_encode(void *dst, const float *src, size_t n)
     }
 }
 
-/* The element of largest magnitude, with its sign; the first of equals. */
-static float extreme(const float *x, size_t n)
-{
-    float amax = 0, max = 0;
-    for (size_t i = 0; i < n; i++)
-        if (fabsf(x[i]) > amax) {
-            amax = fabsf(x[i]);
-            max = x[i];
-        }
-    return max;
-}
-
 /* 1/d, or 0 where that is not finite: the f16 scale of such a block is 0 too. */
 static float inverse(float d)
 {
@@ -96,7 +75,7 @@ void hs_q4_0_decode(float *dst, const void *src, size_t n)
 {
     const uint8_t *p = src;
     for (; n; n -= BLOCK, p += Q4_0_BYTES, dst += BLOCK) {
-        const float d = get_f16(p);
+        const float d = hs_get_f16(p);
         for (size_t j = 0; j < BLOCK / 2; j++) {
             dst[j] = (float)((p[2 + j] & 15) - 8) * d;
             dst[j + BLOCK / 2] = (float)((p[2 + j] >> 4) - 8) * d;
@@ -104,17 +83,68 @@ void hs_q4_0_decode(float *dst, const void *src, size_t n)
     }
 }
 
+/* Levels floor(x * id + add), at most `top`, as nibbles and, for 32 levels, fifth bits. */
+static void put_nibbles(uint8_t *p, uint8_t *high, const float *x, float shift, float id, float add)
+{
+    const uint8_t top = high ? 31 : 15;
+    uint32_t qh = 0;
+    for (uint32_t j = 0; j < BLOCK / 2; j++) {
+        const uint32_t lo = level((x[j] - shift) * id + add, top);
+        const uint32_t hi = level((x[j + BLOCK / 2] - shift) * id + add, top);
+        p[j] = (uint8_t)((lo & 15) | (hi & 15) << 4);
+        qh |= lo >> 4 << j | hi >> 4 << (j + BLOCK / 2);
+    }
+    if (high)
+        memcpy(high, &qh, 4);
+}
+
 void hs_q4_0_encode(void *dst, const float *src, size_t n)
 {
     uint8_t *p = dst;
     for (; n; n -= BLOCK, p += Q4_0_BYTES, src += BLOCK) {
-        const float d = extreme(src, BLOCK) / -8, id = inverse(d);
-        put_f16(p, d);
+        const float d = hs_extreme(src, BLOCK) / -8;
+        hs_put_f16(p, d);
+        put_nibbles(p + 2, NULL, src, 0, inverse(d), 8.5f);
+    }
+}
+
+/* Q4_1: | f16 d | f16 m | nibbles as Q4_0 |, q d + m */
+void hs_q4_1_decode(float *dst, const void *src, size_t n)
+{
+    const uint8_t *p = src;
+    for (; n; n -= BLOCK, p += Q4_1_BYTES, dst += BLOCK) {
+        const float d = hs_get_f16(p), m = hs_get_f16(p + 2);
         for (size_t j = 0; j < BLOCK / 2; j++) {
-            const uint8_t lo = level(fmaf(src[j], id, 8.5f), 15);
-            const uint8_t hi = level(fmaf(src[j + BLOCK / 2], id, 8.5f), 15);
-            p[2 + j] = (uint8_t)(lo | hi << 4);
+            dst[j] = (float)(p[4 + j] & 15) * d + m;
+            dst[j + BLOCK / 2] = (float)(p[4 + j] >> 4) * d + m;
         }
+    }
+}
+
+static float least(const float *x, size_t n)
+{
+    float min = x[0];
+    for (size_t i = 1; i < n; i++)
+        min = x[i] < min ? x[i] : min;
+    return min;
+}
+
+static float greatest(const float *x, size_t n)
+{
+    float max = x[0];
+    for (size_t i = 1; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
+void hs_q4_1_encode(void *dst, const float *src, size_t n)
+{
+    uint8_t *p = dst;
+    for (; n; n -= BLOCK, p += Q4_1_BYTES, src += BLOCK) {
+        const float m = least(src, BLOCK), d = (greatest(src, BLOCK) - m) / 15;
+        hs_put_f16(p, d);
+        hs_put_f16(p + 2, m);
+        put_nibbles(p + 4, NULL, src, m, inverse(d), 0.5f);
     }
 }
 
@@ -123,7 +153,7 @@ void hs_q5_0_decode(float *dst, const void *src, size_t n)
 {
     const uint8_t *p = src;
     for (; n; n -= BLOCK, p += Q5_0_BYTES, dst += BLOCK) {
-        const float d = get_f16(p);
+        const float d = hs_get_f16(p);
         const uint32_t qh = hs_get_u32(p + 2);
         for (uint32_t j = 0; j < BLOCK / 2; j++) {
             const int lo = (p[6 + j] & 15) | (int)(qh >> j & 1) << 4;
@@ -138,25 +168,77 @@ void hs_q5_0_encode(void *dst, const float *src, size_t n)
 {
     uint8_t *p = dst;
     for (; n; n -= BLOCK, p += Q5_0_BYTES, src += BLOCK) {
-        const float d = extreme(src, BLOCK) / -16, id = inverse(d);
-        uint32_t qh = 0;
-        put_f16(p, d);
-        for (uint32_t j = 0; j < BLOCK / 2; j++) {
-            const uint32_t lo = level(fmaf(src[j], id, 16.5f), 31);
-            const uint32_t hi = level(fmaf(src[j + BLOCK / 2], id, 16.5f), 31);
-            p[6 + j] = (uint8_t)((lo & 15) | (hi & 15) << 4);
-            qh |= lo >> 4 << j | hi >> 4 << (j + BLOCK / 2);
-        }
-        memcpy(p + 2, &qh, 4);
+        const float d = hs_extreme(src, BLOCK) / -16;
+        hs_put_f16(p, d);
+        put_nibbles(p + 6, p + 2, src, 0, inverse(d), 16.5f);
     }
 }
+
+/* Q5_1: | f16 d | f16 m | fifth bits and nibbles as Q5_0 |, q d + m */
+void hs_q5_1_decode(float *dst, const void *src, size_t n)
+{
+    const uint8_t *p = src;
+    for (; n; n -= BLOCK, p += Q5_1_BYTES, dst += BLOCK) {
+        const float d = hs_get_f16(p), m = hs_get_f16(p + 2);
+        const uint32_t qh = hs_get_u32(p + 4);
+        for (uint32_t j = 0; j < BLOCK / 2; j++) {
+            const int lo = (p[8 + j] & 15) | (int)(qh >> j & 1) << 4;
+            const int hi = p[8 + j] >> 4 | (int)(qh >> (j + BLOCK / 2) & 1) << 4;
+            dst[j] = (float)lo * d + m;
+            dst[j + BLOCK / 2] = (float)hi * d + m;
+        }
+    }
+}
+
+void hs_q5_1_encode(void *dst, const float *src, size_t n)
+{
+    uint8_t *p = dst;
+    for (; n; n -= BLOCK, p += Q5_1_BYTES, src += BLOCK) {
+        const float m = least(src, BLOCK), d = (greatest(src, BLOCK) - m) / 31;
+        hs_put_f16(p, d);
+        hs_put_f16(p + 2, m);
+        put_nibbles(p + 8, p + 4, src, m, inverse(d), 0.5f);
+    }
+}
+
+/* ---- with importances: the scale (and minimum) of least error, levels by the scale as f16 ---- */
+
+static void symmetric_block(uint8_t *p, uint8_t *high, uint8_t *low, const float *x, const float *w)
+{
+    const float half = high ? 16 : 8;
+    hs_put_f16(p, hs_scale_search(x, w, BLOCK, half, 3));
+    put_nibbles(low, high, x, 0, hs_inverse(hs_get_f16(p)), half + 0.5f);
+}
+
+static void affine_block(uint8_t *p, uint8_t *high, uint8_t *low, const float *x, const float *w)
+{
+    const hs_affine fit = hs_affine_search(x, w, BLOCK, high ? 31 : 15, HUGE_VALF, 4);
+    hs_put_f16(p, fit.scale);
+    hs_put_f16(p + 2, fit.low);
+    put_nibbles(low, high, x, hs_get_f16(p + 2), hs_inverse(hs_get_f16(p)), 0.5f);
+}
+
+#define ENCODE_WEIGHTED(type, bytes, block)                                                      \
+    void hs_##type##_encode_weighted(void *dst, const float *src, const float *weight, size_t n) \
+    {                                                                                            \
+        uint8_t *p = dst;                                                                        \
+        for (; n; n -= BLOCK, p += (bytes), src += BLOCK, weight += BLOCK) {                     \
+            float w[BLOCK];                                                                      \
+            hs_importance(w, weight, BLOCK);                                                     \
+            block;                                                                               \
+        }                                                                                        \
+    }
+ENCODE_WEIGHTED(q4_0, Q4_0_BYTES, symmetric_block(p, NULL, p + 2, src, w))
+ENCODE_WEIGHTED(q5_0, Q5_0_BYTES, symmetric_block(p, p + 2, p + 6, src, w))
+ENCODE_WEIGHTED(q4_1, Q4_1_BYTES, affine_block(p, NULL, p + 4, src, w))
+ENCODE_WEIGHTED(q5_1, Q5_1_BYTES, affine_block(p, p + 4, p + 8, src, w))
 
 /* Q8_0: | f16 d | 32 i8 |, q d */
 void hs_q8_0_decode(float *dst, const void *src, size_t n)
 {
     const uint8_t *p = src;
     for (; n; n -= BLOCK, p += Q8_0_BYTES, dst += BLOCK) {
-        const float d = get_f16(p);
+        const float d = hs_get_f16(p);
         for (size_t j = 0; j < BLOCK; j++)
             dst[j] = (float)(int8_t)p[2 + j] * d;
     }
@@ -176,8 +258,8 @@ void hs_q8_0_encode(void *dst, const float *src, size_t n)
 {
     uint8_t *p = dst;
     for (; n; n -= BLOCK, p += Q8_0_BYTES, src += BLOCK) {
-        const float d = fabsf(extreme(src, BLOCK)) / 127, id = inverse(d);
-        put_f16(p, d);
+        const float d = fabsf(hs_extreme(src, BLOCK)) / 127, id = inverse(d);
+        hs_put_f16(p, d);
         for (size_t j = 0; j < BLOCK; j++)
             p[2 + j] = (uint8_t)round_away(src[j] * id);
     }
@@ -194,7 +276,7 @@ void hs_q6_k_decode(float *dst, const void *src, size_t n)
 {
     const uint8_t *p = src;
     for (; n; n -= SUPER, p += Q6_K_BYTES, dst += SUPER) {
-        const float d = get_f16(p + SUPER_SCALE);
+        const float d = hs_get_f16(p + SUPER_SCALE);
         for (size_t j = 0; j < SUPER; j++) {
             const size_t half = j / 128, l = j % 32, quarter = j % 128 / 32;
             const uint8_t ql = p[half * 64 + quarter % 2 * 32 + l];
@@ -205,62 +287,7 @@ void hs_q6_k_decode(float *dst, const void *src, size_t n)
     }
 }
 
-/* Nearest integer in lo..hi, halves to even; NaN gives lo.  1.5 * 2^23 leaves no fraction. */
-static float nearest(float v, float lo, float hi)
-{
-    const float magic = 12582912.0f;
-    v = v > lo ? v < hi ? v : hi : lo;
-    return (v + magic) - magic;
-}
-
-enum { CANDIDATES = 19, LANES = 20 }; /* a whole number of vectors */
-
-/* fmaf(a, l, c) where l has few bits: a * l is exact in f64, and so is the sum, unless its terms
- * are so far apart that only a product within 2^-53 of half a unit of c could round otherwise.
- * This is several times faster, most of all where fmaf is a library function. */
-static float fused(float a, float l, float c) { return (float)((double)a * (double)l + (double)c); }
-
-/* Sums of w x l and of w l l over 16 elements for all candidates at once, w = x^2. */
-static void q6_k_sums(const float *x, const float *iscale, float *sumlx, float *suml2)
-{
-    for (size_t i = 0; i < 16; i++) {
-        const float w = x[i] * x[i], wx = w * x[i];
-        for (size_t k = 0; k < LANES; k++) {
-            const float l = nearest(iscale[k] * x[i], -32, 31);
-            sumlx[k] = fused(wx, l, sumlx[k]);
-            suml2[k] = fused(w * l, l, suml2[k]);
-        }
-    }
-}
-
-/* The scale for 16 elements that minimises the error weighted by x^2, among 19 candidates; q
- * gets that candidate's levels, which stay where the scale itself later rounds to 0. */
-static float q6_k_scale(const float *x, uint8_t *q)
-{
-    const float m = extreme(x, 16);
-    memset(q, 0, 16);
-    if (m == 0)
-        return 0;
-    float iscale[LANES] = {0}, sumlx[LANES] = {0}, suml2[LANES] = {0};
-    for (int k = 0; k < CANDIDATES; k++) { /* 0 first, then -9..9 without 0 */
-        const int s = k == 0 ? 0 : k <= 9 ? k - 10 : k - 9;
-        iscale[k] = -(32 + 0.1f * (float)s) / m;
-    }
-    q6_k_sums(x, iscale, sumlx, suml2);
-    float scale = suml2[0] > 0 ? sumlx[0] / suml2[0] : 0, best = scale * sumlx[0];
-    size_t chosen = 0;
-    for (size_t k = 1; k < CANDIDATES; k++)
-        if (suml2[k] > 0 && sumlx[k] * sumlx[k] > best * suml2[k]) {
-            scale = sumlx[k] / suml2[k];
-            best = scale * sumlx[k];
-            chosen = k;
-        }
-    for (size_t i = 0; i < 16; i++)
-        q[i] = (uint8_t)(nearest(iscale[chosen] * x[i], -32, 31) + 32);
-    return scale;
-}
-
-static void q6_k_pack(uint8_t *p, const uint8_t *q)
+void hs_q6_k_pack(uint8_t *p, const uint8_t *q)
 {
     for (size_t half = 0; half < 2; half++, q += 128)
         for (size_t l = 0; l < 32; l++) {
@@ -271,31 +298,36 @@ static void q6_k_pack(uint8_t *p, const uint8_t *q)
         }
 }
 
-static void q6_k_encode_super(uint8_t *p, const float *x)
+/* The integers for sub-blocks, next to scales that suit them, and levels under those. */
+static void q6_k_finish(uint8_t *p, const float *x, const float *scale)
 {
-    float scale[SUPER / 16];
     uint8_t q[SUPER];
-    for (size_t b = 0; b < SUPER / 16; b++)
-        scale[b] = q6_k_scale(x + 16 * b, q + 16 * b);
-    const float m = extreme(scale, SUPER / 16), iscale = -128 / m;
-    memset(p, 0, Q6_K_BYTES);
-    if (m == 0 || !isfinite(iscale))
-        return;
-    put_f16(p + SUPER_SCALE, 1 / iscale);
-    const float d = get_f16(p + SUPER_SCALE);
+    hs_put_f16(p + SUPER_SCALE, hs_extreme(scale, SUPER / 16) / -128);
+    const float d = hs_get_f16(p + SUPER_SCALE), id = hs_inverse(d);
     for (size_t b = 0; b < SUPER / 16; b++) {
-        const int8_t sc = (int8_t)nearest(iscale * scale[b], -128, 127);
-        p[SCALES + b] = (uint8_t)sc;
-        const float step = d * (float)sc;
-        for (size_t i = 16 * b; step != 0 && i < 16 * b + 16; i++)
-            q[i] = (uint8_t)(nearest(x[i] / step, -32, 31) + 32);
+        const float sc = hs_nearest(scale[b] * id, -128, 127), step = hs_inverse(d * sc);
+        p[SCALES + b] = (uint8_t)(int8_t)sc;
+        for (size_t i = 16 * b; i < 16 * b + 16; i++)
+            q[i] = (uint8_t)(hs_nearest(x[i] * step, -32, 31) + 32);
     }
-    q6_k_pack(p, q);
+    hs_q6_k_pack(p, q);
 }
 
-void hs_q6_k_encode(void *dst, const float *src, size_t n)
+static void q6_k_encode(uint8_t *p, const float *x, const float *weight, size_t n)
 {
-    uint8_t *p = dst;
-    for (; n; n -= SUPER, p += Q6_K_BYTES, src += SUPER)
-        q6_k_encode_super(p, src);
+    for (size_t i = 0; i < n; i += SUPER, p += Q6_K_BYTES) {
+        float scale[SUPER / 16], w[16];
+        for (size_t b = 0; b < SUPER / 16; b++) {
+            hs_importance(w, weight ? weight + i + 16 * b : NULL, 16);
+            scale[b] = hs_scale_search(x + i + 16 * b, w, 16, 32, 2);
+        }
+        q6_k_finish(p, x + i, scale);
+    }
+}
+
+void hs_q6_k_encode(void *dst, const float *src, size_t n) { q6_k_encode(dst, src, NULL, n); }
+
+void hs_q6_k_encode_weighted(void *dst, const float *src, const float *weight, size_t n)
+{
+    q6_k_encode(dst, src, weight, n);
 }

@@ -13,8 +13,14 @@
  *     per block of 32 elements, 8 partial sums; partial s covers elements 4s…4s+3 of the block
  *     (int32 exact).  16 lanes; lane 8*(b & 1) + s adds (float)partial * (dw * da) over its
  *     blocks b in rising order, starting at +0; dw is the weight's scale of those elements (for
- *     Q6_K: d * scale[e/16], rounded to f32 once), da the activation block's.
- *     Q4_0 and Q5_0, Q6_K use the centred integer (q-8, q-16, q-32).
+ *     Q6_K: d * scale[e/16], rounded to f32 once, likewise for the other types with scales of
+ *     sub-blocks), da the activation block's.
+ *     Q4_0 and Q5_0, Q6_K, Q3_K use the centred integer (q-8, q-16, q-32, q-4); IQ4_NL and
+ *     IQ4_XS the integer out of their table.
+ *     types with a minimum (Q4_1, Q5_1, Q2_K, Q4_K, Q5_K; q not centred, value = dw * q + mw):
+ *     the same lane then adds (float)asum * (mw * da), asum the int32 sum of the activation's
+ *     elements 4s…4s+3.  mw is m of Q4_1 and Q5_1; of the K types -(dmin * min), rounded to f32
+ *     once.
  *   then lanes are halved: for h = L/2 … 1: lane[j] += lane[j+h], j < h.  Lane 0 is the result.
  *
  * The same bits on every level; a NaN is a NaN, but its sign and payload are not defined.  The
@@ -83,7 +89,8 @@ typedef struct hs_kernel_type {
     /* One row of n weights times the activation: `x` when act is F32, `q` when it is Q8. */
     float (*dot)(const void *row, const float *x, hs_q8 q, size_t n);
     /* y[i] += a * w[i] for i in [begin, end), each y rounded after the product and after the
-     * sum; quantized rows are decoded to f32 first (one rounding: scale times integer).
+     * sum; quantized rows are decoded to f32 first (one rounding: scale times integer; a second
+     * one where a minimum is added).
      * begin and end are multiples of the type's block, or end is the row's length. */
     void (*axpy)(float *y, float a, const void *row, size_t begin, size_t end);
     /* Either may be NULL: hs_kernel_tile and hs_kernel_axpy_rows loop then. */
@@ -114,6 +121,7 @@ void hs_kernel_axpy_rows(const hs_kernel_type *k, const hs_axpy_rows *p);
 void hs_kernels_scalar(hs_kernels *k);
 void hs_kernels_avx2(hs_kernels *k);
 void hs_kernels_avx512(hs_kernels *k);
+void hs_kernels_k_avx2(hs_kernels *k); /* part of hs_kernels_avx2 */
 
 #ifdef __cplusplus
 }

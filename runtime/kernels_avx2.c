@@ -3,27 +3,14 @@
 #include "runtime/kernels.h"
 
 #if defined(__x86_64__)
-#include "runtime/kernels_block.h"
+#include "runtime/kernels_avx2.h"
 #include "runtime/mathx.h"
 
 #include <float.h>
-#include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
-enum { width = 8, float_lanes = 32 };
+enum { float_lanes = 32 };
 
 /* ---- lanes ----------------------------------------------------------------------------- */
-
-/* lane[j] += lane[j + h] for h = 4, 2, 1. */
-INLINE float halve8(__m256 v)
-{
-    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
-}
-
-INLINE float halve16(const __m256 *lane) { return halve8(_mm256_add_ps(lane[0], lane[1])); }
 
 INLINE float halve32(const __m256 *lane)
 {
@@ -58,18 +45,6 @@ INLINE __m256i first_lanes(size_t n)
 {
     static const int32_t window[2 * width] = {-1, -1, -1, -1, -1, -1, -1, -1};
     return _mm256_loadu_si256((const __m256i *)(window + width - (n < width ? n : width)));
-}
-
-/* Fetch the `bytes` that come 1 KiB later.  The hardware stops at every page and cannot know
- * where rows go on: measured on rows in memory, this makes dot products a quarter faster.
- * Further ahead is better still for dense products (2 KiB: another tenth), but sparse ones skip
- * most rows, and what is fetched past the end of a row is then wasted bandwidth. */
-INLINE void fetch_ahead(const uint8_t *p, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += 64)
-        /* The address may lie outside of every object, where p + … is not defined. */
-        /* NOLINTNEXTLINE(performance-no-int-to-ptr) */
-        _mm_prefetch((const char *)((uintptr_t)p + 1024 + i), _MM_HINT_T0);
 }
 
 /* ---- float rows ------------------------------------------------------------------------ */
@@ -119,11 +94,6 @@ INLINE float dot_float(load8_fn *load8, size_t bytes, const uint8_t *row, const 
                                                            _mm256_loadu_ps(x_rest + width * v)));
     }
     return halve32(lane);
-}
-
-INLINE void axpy8(float *y, __m256 a, __m256 w)
-{
-    _mm256_storeu_ps(y, _mm256_add_ps(_mm256_loadu_ps(y), _mm256_mul_ps(a, w)));
 }
 
 INLINE void axpy_float(load8_fn *load8, size_t bytes, float *y, float a, const uint8_t *row,
@@ -267,41 +237,6 @@ FLOAT_ROWS(bf16, 2)
 
 /* ---- quantized rows -------------------------------------------------------------------- */
 
-INLINE float load_d(const uint8_t *p) { return _cvtsh_ss(hs_load_u16(p)); }
-
-/* Sums of four neighbours, from products of two: the pairs fit int16 (kernels_block.h). */
-INLINE __m256 partials(__m256i pairs)
-{
-    return _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-
-/* Weights in 0…63 whose zero is `bias`, as pairs of (q - bias) * a. */
-INLINE __m256i biased_pairs(__m256i q, __m256i a, char bias)
-{
-    return _mm256_sub_epi16(_mm256_maddubs_epi16(q, a),
-                            _mm256_maddubs_epi16(_mm256_set1_epi8(bias), a));
-}
-
-/* A byte's two nibbles are 16 elements apart: low nibbles below, high ones above. */
-INLINE __m256i nibbles(const uint8_t *p)
-{
-    const __m128i v = _mm_loadu_si128((const __m128i *)p);
-    const __m256i both =
-        _mm256_inserti128_si256(_mm256_castsi128_si256(v), _mm_srli_epi16(v, 4), 1);
-    return _mm256_and_si256(both, _mm256_set1_epi8(15));
-}
-
-/* Byte j becomes 16 where bit j of `bits` is set, else 0. */
-INLINE __m256i fifth_bits(uint32_t bits)
-{
-    const __m256i spread =
-        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-    const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
-    const __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((int32_t)bits), spread);
-    const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
-    return _mm256_and_si256(set, _mm256_set1_epi8(16));
-}
-
 INLINE __m256i quants_q5_0(const uint8_t *p)
 {
     return _mm256_or_si256(nibbles(p + 6), fifth_bits(hs_load_u32(p + 2)));
@@ -328,14 +263,6 @@ INLINE __m256 scales_q6_k(const uint8_t *p, size_t half)
     const __m128i s = _mm_loadl_epi64((const __m128i *)(p + hs_q6_k_scale + 8 * half));
     return _mm256_mul_ps(_mm256_set1_ps(load_d(p + hs_q6_k_d)),
                          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(s)));
-}
-
-/* Of eight scales, those of 32-block k: the first in the low lanes, the second in the high. */
-INLINE __m256 scale_pair(__m256 scales, size_t k)
-{
-    const int first = (int)(k % 4 * 2);
-    return _mm256_permutevar8x32_ps(scales, _mm256_setr_epi32(first, first, first, first, first + 1,
-                                                              first + 1, first + 1, first + 1));
 }
 
 /* A block's partials, times the weight's scale (*d) and the activation's later. */
@@ -398,22 +325,6 @@ static float dot_q6_k(const void *row, const float *x, hs_q8 q, size_t n)
         q.d += hs_q6_k_elems / hs_block_elems;
     }
     return halve16(lane);
-}
-
-/* y[0…15] += a * (d * q) */
-INLINE void axpy16(float *y, __m256 a, __m256 d, __m128i q)
-{
-    const __m256 w0 = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)));
-    const __m256 w1 =
-        _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(q, q))));
-    axpy8(y, a, w0);
-    axpy8(y + width, a, w1);
-}
-
-INLINE void axpy32(float *y, __m256 a, __m256 d0, __m256 d1, __m256i q)
-{
-    axpy16(y, a, d0, _mm256_castsi256_si128(q));
-    axpy16(y + 16, a, d1, _mm256_extracti128_si256(q, 1));
 }
 
 /* A block's integers, centred. */
@@ -710,6 +621,7 @@ void hs_kernels_avx2(hs_kernels *k)
     k->type[HS_Q5_0] = (hs_kernel_type){HS_ACT_Q8, dot_q5_0, axpy_q5_0, tile_q5_0};
     k->type[HS_Q4_0] = (hs_kernel_type){HS_ACT_Q8, dot_q4_0, axpy_q4_0, tile_q4_0};
     k->type[HS_Q6_K] = (hs_kernel_type){HS_ACT_Q8, dot_q6_k, axpy_q6_k, tile_q6_k};
+    hs_kernels_k_avx2(k);
     k->quantize_q8 = quantize_q8;
     k->scale_mul = scale_mul;
     k->exp_sum = exp_sum;

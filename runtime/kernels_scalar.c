@@ -82,10 +82,10 @@ FLOAT_ROWS(bf16)
 
 /* ---- quantized rows -------------------------------------------------------------------- */
 
-/* One block of 32: its integers, centred, and the scale of each half. */
+/* One block of 32: its integers, centred, and scale and minimum of each half. */
 typedef struct block32 {
     int8_t q[hs_block_elems];
-    float d[2];
+    float d[2], m[2]; /* m: only of types that have minima */
 } block32;
 
 static inline void load_q8_0(block32 *out, const uint8_t *row, size_t b)
@@ -130,6 +130,103 @@ static inline void load_q6_k(block32 *out, const uint8_t *row, size_t b)
         out->d[half] = d * (float)(int8_t)p[hs_q6_k_scale + 2 * k + half];
 }
 
+static inline void load_q4_1(block32 *out, const uint8_t *row, size_t b)
+{
+    const uint8_t *p = row + b * hs_q4_1_bytes;
+    out->d[0] = out->d[1] = f16(hs_load_u16(p));
+    out->m[0] = out->m[1] = f16(hs_load_u16(p + 2));
+    for (int j = 0; j < 16; j++) {
+        out->q[j] = (int8_t)(p[4 + j] & 15);
+        out->q[j + 16] = (int8_t)(p[4 + j] >> 4);
+    }
+}
+
+static inline void load_q5_1(block32 *out, const uint8_t *row, size_t b)
+{
+    const uint8_t *p = row + b * hs_q5_1_bytes;
+    const uint32_t high = hs_load_u32(p + 4);
+    out->d[0] = out->d[1] = f16(hs_load_u16(p));
+    out->m[0] = out->m[1] = f16(hs_load_u16(p + 2));
+    for (int j = 0; j < 16; j++) {
+        out->q[j] = (int8_t)((p[8 + j] & 15) | (high >> j & 1) << 4);
+        out->q[j + 16] = (int8_t)((p[8 + j] >> 4) | (high >> (j + 16) & 1) << 4);
+    }
+}
+
+static inline void load_q2_k(block32 *out, const uint8_t *row, size_t b)
+{
+    const uint8_t *p = row + b / 8 * hs_q2_k_bytes;
+    const size_t k = b % 8;
+    const float d = f16(hs_load_u16(p + hs_q2_k_d)), dmin = f16(hs_load_u16(p + hs_q2_k_d + 2));
+    for (size_t l = 0; l < hs_block_elems; l++)
+        out->q[l] = (int8_t)(p[hs_q2_k_q + k / 4 * 32 + l] >> (k % 4 * 2) & 3);
+    for (size_t half = 0; half < 2; half++) {
+        out->d[half] = d * (float)(p[2 * k + half] & 15);
+        out->m[half] = -(dmin * (float)(p[2 * k + half] >> 4));
+    }
+}
+
+static inline void load_q3_k(block32 *out, const uint8_t *row, size_t b)
+{
+    const uint8_t *p = row + b / 8 * hs_q3_k_bytes;
+    const size_t k = b % 8;
+    for (size_t l = 0; l < hs_block_elems; l++) {
+        const int low = p[hs_q3_k_q + k / 4 * 32 + l] >> (k % 4 * 2) & 3;
+        out->q[l] = (int8_t)((low | (p[l] >> k & 1) << 2) - 4);
+    }
+    int8_t scale[16];
+    hs_unpack_k3(p + hs_q3_k_scale, scale);
+    const float d = f16(hs_load_u16(p + hs_q3_k_d));
+    for (size_t half = 0; half < 2; half++)
+        out->d[half] = d * (float)scale[2 * k + half];
+}
+
+static inline void load_k4(block32 *out, const uint8_t *p, const uint8_t *ql, size_t k)
+{
+    uint8_t scale[8], min[8];
+    hs_unpack_k4(p + 4, scale, min);
+    out->d[0] = out->d[1] = f16(hs_load_u16(p)) * (float)scale[k];
+    out->m[0] = out->m[1] = -(f16(hs_load_u16(p + 2)) * (float)min[k]);
+    for (size_t l = 0; l < hs_block_elems; l++)
+        out->q[l] = (int8_t)(ql[k / 2 * 32 + l] >> (k % 2 * 4) & 15);
+}
+
+static inline void load_q4_k(block32 *out, const uint8_t *row, size_t b)
+{
+    const uint8_t *p = row + b / 8 * hs_q4_k_bytes;
+    load_k4(out, p, p + hs_q4_k_q, b % 8);
+}
+
+static inline void load_q5_k(block32 *out, const uint8_t *row, size_t b)
+{
+    const uint8_t *p = row + b / 8 * hs_q5_k_bytes;
+    load_k4(out, p, p + hs_q5_k_q, b % 8);
+    for (size_t l = 0; l < hs_block_elems; l++)
+        out->q[l] = (int8_t)(out->q[l] | (p[hs_q5_k_high + l] >> b % 8 & 1) << 4);
+}
+
+static inline void load_iq4_nibbles(block32 *out, const uint8_t *p)
+{
+    for (int j = 0; j < 16; j++) {
+        out->q[j] = hs_iq4_values[p[j] & 15];
+        out->q[j + 16] = hs_iq4_values[p[j] >> 4];
+    }
+}
+
+static inline void load_iq4_nl(block32 *out, const uint8_t *row, size_t b)
+{
+    const uint8_t *p = row + b * hs_iq4_nl_bytes;
+    out->d[0] = out->d[1] = f16(hs_load_u16(p));
+    load_iq4_nibbles(out, p + 2);
+}
+
+static inline void load_iq4_xs(block32 *out, const uint8_t *row, size_t b)
+{
+    const uint8_t *p = row + b / 8 * hs_iq4_xs_bytes;
+    out->d[0] = out->d[1] = f16(hs_load_u16(p)) * (float)hs_iq4_xs_scale(p, b % 8);
+    load_iq4_nibbles(out, p + hs_iq4_xs_q + 16 * (b % 8));
+}
+
 static inline void add_block(float *lane, const block32 *w, const int8_t *a, float da)
 {
     for (int s = 0; s < 8; s++) {
@@ -148,7 +245,30 @@ static inline void axpy_block(float *y, float a, const block32 *w)
     }
 }
 
-#define QUANTIZED(type)                                                                   \
+/* And of types with a minimum. */
+static inline void add_block_min(float *lane, const block32 *w, const int8_t *a, float da)
+{
+    for (int s = 0; s < 8; s++) {
+        int32_t sum = 0, asum = 0;
+        for (int e = 4 * s; e < 4 * s + 4; e++) {
+            sum += w->q[e] * a[e];
+            asum += a[e];
+        }
+        lane[s] += (float)sum * (w->d[s / 4] * da);
+        lane[s] += (float)asum * (w->m[s / 4] * da);
+    }
+}
+
+static inline void axpy_block_min(float *y, float a, const block32 *w)
+{
+    for (int e = 0; e < hs_block_elems; e++) {
+        const float v = w->d[e / 16] * (float)w->q[e] + w->m[e / 16];
+        y[e] += a * v;
+    }
+}
+
+/* min: empty or _min */
+#define QUANTIZED(type, min)                                                              \
     static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)           \
     {                                                                                     \
         (void)x;                                                                          \
@@ -156,7 +276,7 @@ static inline void axpy_block(float *y, float a, const block32 *w)
         block32 w;                                                                        \
         for (size_t b = 0; b < n / hs_block_elems; b++) {                                 \
             load_##type(&w, row, b);                                                      \
-            add_block(lane + 8 * (b & 1), &w, q.q + b * hs_block_elems, q.d[b]);          \
+            add_block##min(lane + 8 * (b & 1), &w, q.q + b * hs_block_elems, q.d[b]);     \
         }                                                                                 \
         return halve(lane, q_lanes);                                                      \
     }                                                                                     \
@@ -165,14 +285,22 @@ static inline void axpy_block(float *y, float a, const block32 *w)
         block32 w;                                                                        \
         for (size_t b = begin / hs_block_elems; b < end / hs_block_elems; b++) {          \
             load_##type(&w, row, b);                                                      \
-            axpy_block(y + b * hs_block_elems, a, &w);                                    \
+            axpy_block##min(y + b * hs_block_elems, a, &w);                               \
         }                                                                                 \
     }
 
-QUANTIZED(q8_0)
-QUANTIZED(q4_0)
-QUANTIZED(q5_0)
-QUANTIZED(q6_k)
+QUANTIZED(q8_0, )
+QUANTIZED(q4_0, )
+QUANTIZED(q5_0, )
+QUANTIZED(q6_k, )
+QUANTIZED(q3_k, )
+QUANTIZED(iq4_nl, )
+QUANTIZED(iq4_xs, )
+QUANTIZED(q4_1, _min)
+QUANTIZED(q5_1, _min)
+QUANTIZED(q2_k, _min)
+QUANTIZED(q4_k, _min)
+QUANTIZED(q5_k, _min)
 
 /* To the nearest integer, half to even, for |v| < 2^22: past 1.5 * 2^23 floats are integers. */
 static inline int8_t round_i8(float v) { return (int8_t)(v + 12582912.0f - 12582912.0f); }
@@ -234,6 +362,14 @@ void hs_kernels_scalar(hs_kernels *k)
     k->type[HS_Q5_0] = (hs_kernel_type){HS_ACT_Q8, dot_q5_0, axpy_q5_0};
     k->type[HS_Q4_0] = (hs_kernel_type){HS_ACT_Q8, dot_q4_0, axpy_q4_0};
     k->type[HS_Q6_K] = (hs_kernel_type){HS_ACT_Q8, dot_q6_k, axpy_q6_k};
+    k->type[HS_Q4_1] = (hs_kernel_type){HS_ACT_Q8, dot_q4_1, axpy_q4_1};
+    k->type[HS_Q5_1] = (hs_kernel_type){HS_ACT_Q8, dot_q5_1, axpy_q5_1};
+    k->type[HS_Q2_K] = (hs_kernel_type){HS_ACT_Q8, dot_q2_k, axpy_q2_k};
+    k->type[HS_Q3_K] = (hs_kernel_type){HS_ACT_Q8, dot_q3_k, axpy_q3_k};
+    k->type[HS_Q4_K] = (hs_kernel_type){HS_ACT_Q8, dot_q4_k, axpy_q4_k};
+    k->type[HS_Q5_K] = (hs_kernel_type){HS_ACT_Q8, dot_q5_k, axpy_q5_k};
+    k->type[HS_IQ4_NL] = (hs_kernel_type){HS_ACT_Q8, dot_iq4_nl, axpy_iq4_nl};
+    k->type[HS_IQ4_XS] = (hs_kernel_type){HS_ACT_Q8, dot_iq4_xs, axpy_iq4_xs};
     k->quantize_q8 = quantize_q8;
     k->scale_mul = scale_mul;
     k->exp_sum = exp_sum;

@@ -95,37 +95,75 @@ template <class T> static inline T *hs_dev_ptr(const hs_device *dev, hs_buf buf)
 }
 
 /* Launch `kernel<type>`; the type was checked by HS_DEV(shape). */
-#define HS_LAUNCH_BY_TYPE(type, kernel, grid, block, shared_bytes, stream, ...)         \
-    do {                                                                                \
-        switch (type) {                                                                 \
-        case HS_F32:                                                                    \
-            HS_LAUNCH(kernel<HS_F32>, grid, block, shared_bytes, stream, __VA_ARGS__);  \
-            break;                                                                      \
-        case HS_F16:                                                                    \
-            HS_LAUNCH(kernel<HS_F16>, grid, block, shared_bytes, stream, __VA_ARGS__);  \
-            break;                                                                      \
-        case HS_BF16:                                                                   \
-            HS_LAUNCH(kernel<HS_BF16>, grid, block, shared_bytes, stream, __VA_ARGS__); \
-            break;                                                                      \
-        case HS_Q8_0:                                                                   \
-            HS_LAUNCH(kernel<HS_Q8_0>, grid, block, shared_bytes, stream, __VA_ARGS__); \
-            break;                                                                      \
-        case HS_Q5_0:                                                                   \
-            HS_LAUNCH(kernel<HS_Q5_0>, grid, block, shared_bytes, stream, __VA_ARGS__); \
-            break;                                                                      \
-        case HS_Q4_0:                                                                   \
-            HS_LAUNCH(kernel<HS_Q4_0>, grid, block, shared_bytes, stream, __VA_ARGS__); \
-            break;                                                                      \
-        case HS_Q6_K:                                                                   \
-            HS_LAUNCH(kernel<HS_Q6_K>, grid, block, shared_bytes, stream, __VA_ARGS__); \
-            break;                                                                      \
-        default: break;                                                                 \
-        }                                                                               \
+#define HS_LAUNCH_BY_TYPE(type, kernel, grid, block, shared_bytes, stream, ...)           \
+    do {                                                                                  \
+        switch (type) {                                                                   \
+        case HS_F32:                                                                      \
+            HS_LAUNCH(kernel<HS_F32>, grid, block, shared_bytes, stream, __VA_ARGS__);    \
+            break;                                                                        \
+        case HS_F16:                                                                      \
+            HS_LAUNCH(kernel<HS_F16>, grid, block, shared_bytes, stream, __VA_ARGS__);    \
+            break;                                                                        \
+        case HS_BF16:                                                                     \
+            HS_LAUNCH(kernel<HS_BF16>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q8_0:                                                                     \
+            HS_LAUNCH(kernel<HS_Q8_0>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q5_0:                                                                     \
+            HS_LAUNCH(kernel<HS_Q5_0>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q4_0:                                                                     \
+            HS_LAUNCH(kernel<HS_Q4_0>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q6_K:                                                                     \
+            HS_LAUNCH(kernel<HS_Q6_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q4_1:                                                                     \
+            HS_LAUNCH(kernel<HS_Q4_1>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q5_1:                                                                     \
+            HS_LAUNCH(kernel<HS_Q5_1>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q2_K:                                                                     \
+            HS_LAUNCH(kernel<HS_Q2_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q3_K:                                                                     \
+            HS_LAUNCH(kernel<HS_Q3_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q4_K:                                                                     \
+            HS_LAUNCH(kernel<HS_Q4_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_Q5_K:                                                                     \
+            HS_LAUNCH(kernel<HS_Q5_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
+            break;                                                                        \
+        case HS_IQ4_NL:                                                                   \
+            HS_LAUNCH(kernel<HS_IQ4_NL>, grid, block, shared_bytes, stream, __VA_ARGS__); \
+            break;                                                                        \
+        case HS_IQ4_XS:                                                                   \
+            HS_LAUNCH(kernel<HS_IQ4_XS>, grid, block, shared_bytes, stream, __VA_ARGS__); \
+            break;                                                                        \
+        default: break;                                                                   \
+        }                                                                                 \
     } while (0)
 
 static inline bool hs_dev_type_quantized(hs_dtype t)
 {
-    return t == HS_Q8_0 || t == HS_Q5_0 || t == HS_Q4_0 || t == HS_Q6_K;
+    switch (t) {
+    case HS_Q8_0:
+    case HS_Q5_0:
+    case HS_Q4_0:
+    case HS_Q6_K:
+    case HS_Q4_1:
+    case HS_Q5_1:
+    case HS_Q2_K:
+    case HS_Q3_K:
+    case HS_Q4_K:
+    case HS_Q5_K:
+    case HS_IQ4_NL:
+    case HS_IQ4_XS: return true;
+    default: return false;
+    }
 }
 
 /* Threads that share one row. */
@@ -187,167 +225,7 @@ static __device__ __forceinline__ float hs_dev_sum(float v, int lanes, unsigned 
     return v;
 }
 
-template <hs_dtype T> struct hs_row;
-
-/* Float rows: lane j of 32 adds w[i] * x[i] for i = j, j + 32, …  A warp reads 128 (F32) or 64
- * bytes in one piece. */
-template <class E> struct hs_float_row {
-    static constexpr unsigned lanes = 32;
-    static __device__ __forceinline__ float partial(const uint8_t *row, hs_dev_act a, uint32_t n,
-                                                    unsigned lane)
-    {
-        float sum = 0;
-        for (uint32_t i = lane; i < n; i += 32)
-            sum = hs_addf(sum, hs_mulf(value(row, i), a.x[i]));
-        return sum;
-    }
-    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
-    {
-        return E::widen(reinterpret_cast<const typename E::type *>(row)[i]);
-    }
-};
-
-struct hs_elem_f32 {
-    typedef float type;
-    static __device__ __forceinline__ float widen(float f) { return f; }
-};
-struct hs_elem_f16 {
-    typedef uint16_t type;
-    static __device__ __forceinline__ float widen(uint16_t h) { return hs_dev_f16(h); }
-};
-struct hs_elem_bf16 {
-    typedef uint16_t type;
-    static __device__ __forceinline__ float widen(uint16_t h)
-    {
-        hs_f32_bits v;
-        v.u = (uint32_t)h << 16;
-        return v.f;
-    }
-};
-
-template <> struct hs_row<HS_F32> : hs_float_row<hs_elem_f32> {
-};
-template <> struct hs_row<HS_F16> : hs_float_row<hs_elem_f16> {
-};
-template <> struct hs_row<HS_BF16> : hs_float_row<hs_elem_bf16> {
-};
-
-/* Quantized rows: lane 8 * (b & 1) + s of 16 owns elements 4s … 4s+3 of blocks b, b + 2, …
- * B::load gives those four centred weights times the four activations, and their scale. */
-template <class B> struct hs_quant_row {
-    static constexpr unsigned lanes = 16;
-    static __device__ __forceinline__ float partial(const uint8_t *row, hs_dev_act a, uint32_t n,
-                                                    unsigned lane)
-    {
-        const unsigned s = lane & 7;
-        float sum = 0;
-        for (uint32_t b = lane >> 3; b < n / 32; b += 2) {
-            const int q = *reinterpret_cast<const int *>(a.q + 32 * (size_t)b + 4 * s);
-            float d;
-            const int p = B::dot(row, b, s, q, &d);
-            sum = hs_addf(sum, hs_mulf((float)p, hs_mulf(d, a.d[b])));
-        }
-        return sum;
-    }
-    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
-    {
-        return B::value(row, i);
-    }
-};
-
-static constexpr int HS_ONES = 0x01010101;
-
-/* f16 d, i8 q[32] */
-struct hs_block_q8_0 {
-    static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
-                                              float *d)
-    {
-        const uint8_t *p = row + 34 * (size_t)b;
-        *d = hs_dev_load_f16(p);
-        return __dp4a((int)hs_dev_load_u32(p + 2 + 4 * s), q, 0);
-    }
-    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
-    {
-        const uint8_t *p = row + 34 * (size_t)(i / 32);
-        return hs_mulf(hs_dev_load_f16(p), (float)(int8_t)p[2 + i % 32]);
-    }
-};
-
-/* f16 d, u8 q[16]: element e < 16 in the low half of byte e, e >= 16 in the high half of e - 16.
- * sum (w - 8) q = sum w q - 8 sum q, all in integers. */
-struct hs_block_q4_0 {
-    static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
-                                              float *d)
-    {
-        const uint8_t *p = row + 18 * (size_t)b;
-        const uint32_t w = hs_dev_load_u32(p + 2 + 4 * (s & 3)) >> (s & 4) & 0x0f0f0f0fu;
-        *d = hs_dev_load_f16(p);
-        return __dp4a((int)w, q, -8 * __dp4a(HS_ONES, q, 0));
-    }
-    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
-    {
-        const uint8_t *p = row + 18 * (size_t)(i / 32);
-        const int w = p[2 + i % 16] >> (i % 32 / 16 * 4) & 15;
-        return hs_mulf(hs_dev_load_f16(p), (float)(w - 8));
-    }
-};
-
-/* f16 d, u32 high (bit e is bit 4 of element e), u8 q[16] as in Q4_0 */
-struct hs_block_q5_0 {
-    static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
-                                              float *d)
-    {
-        const uint8_t *p = row + 22 * (size_t)b;
-        const uint32_t h = hs_dev_load_u32(p + 2) >> (4 * s);
-        const uint32_t w = (hs_dev_load_u32(p + 6 + 4 * (s & 3)) >> (s & 4) & 0x0f0f0f0fu) |
-                           (h & 1) << 4 | (h & 2) << 11 | (h & 4) << 18 | (h & 8) << 25;
-        *d = hs_dev_load_f16(p);
-        return __dp4a((int)w, q, -16 * __dp4a(HS_ONES, q, 0));
-    }
-    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
-    {
-        const uint8_t *p = row + 22 * (size_t)(i / 32);
-        const unsigned e = i % 32;
-        const int high = (int)(hs_dev_load_u32(p + 2) >> e & 1) << 4;
-        const int w = (p[6 + e % 16] >> (e / 16 * 4) & 15) | high;
-        return hs_mulf(hs_dev_load_f16(p), (float)(w - 16));
-    }
-};
-
-/* 256 elements: u8 low[128], u8 high[64], i8 scale[16], f16 d.  Block j of 32 is quarter j % 4 of
- * half j / 4: its low four bits lie in low[64 half + 32 (quarter & 1) + e], lower nibbles for
- * quarters 0 and 1; its high two bits in bits 2 quarter … of high[32 half + e]. */
-struct hs_block_q6_k {
-    static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
-                                              float *d)
-    {
-        const uint8_t *p = row + 210 * (size_t)(b / 8);
-        const unsigned half = b % 8 / 4, quarter = b % 4;
-        const uint32_t low = hs_dev_load_u32(p + 64 * half + 32 * (quarter & 1) + 4 * s);
-        const uint32_t high = hs_dev_load_u32(p + 128 + 32 * half + 4 * s) >> (2 * quarter);
-        const uint32_t w = (low >> (quarter / 2 * 4) & 0x0f0f0f0fu) | (high & 0x03030303u) << 4;
-        *d = hs_mulf(hs_dev_load_f16(p + 208), (float)(int8_t)p[192 + b % 8 * 2 + s / 4]);
-        return __dp4a((int)w, q, -32 * __dp4a(HS_ONES, q, 0));
-    }
-    static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
-    {
-        const uint8_t *p = row + 210 * (size_t)(i / 256);
-        const unsigned half = i % 256 / 128, quarter = i % 128 / 32, e = i % 32;
-        const int low = p[64 * half + 32 * (quarter & 1) + e] >> (quarter / 2 * 4) & 15;
-        const int high = p[128 + 32 * half + e] >> (2 * quarter) & 3;
-        const float d = hs_mulf(hs_dev_load_f16(p + 208), (float)(int8_t)p[192 + i % 256 / 16]);
-        return hs_mulf(d, (float)((low | high << 4) - 32));
-    }
-};
-
-template <> struct hs_row<HS_Q8_0> : hs_quant_row<hs_block_q8_0> {
-};
-template <> struct hs_row<HS_Q5_0> : hs_quant_row<hs_block_q5_0> {
-};
-template <> struct hs_row<HS_Q4_0> : hs_quant_row<hs_block_q4_0> {
-};
-template <> struct hs_row<HS_Q6_K> : hs_quant_row<hs_block_q6_k> {
-};
+#include "runtime/cuda/rows.cuh"
 
 /* A group of lanes computes HS_ROWS rows at a time: their halving trees share one butterfly, which
  * takes 6 exchanges instead of 5 (or 4) for each row, and more loads are in flight. */

@@ -1,6 +1,6 @@
 # hotset-quantize: options, errors and exit codes, and files that can be compared.
 . tests/cli/common.sh
-needs quantize
+needs quantize run
 quantize=$bin/hotset-quantize
 golden=tests/golden
 m=$golden/m256.gguf
@@ -17,12 +17,20 @@ one_error "no operand" 2 "" "$quantize"
 one_error "two operands" 2 "" "$quantize" "$m" "$tmp/x.gguf"
 one_error "four operands" 2 "8" "$quantize" "$m" "$tmp/x.gguf" Q4_0 8
 one_error "unknown option" 2 "did you mean '--pure'" "$quantize" --purr "$m" "$tmp/x.gguf" Q4_0
-one_error "unknown type" 2 "'Q4_1' is not a type; types are .*Q4_0 COPY" \
-    "$quantize" "$m" "$tmp/x.gguf" Q4_1
+one_error "unknown type" 2 "'Q4_K_L' is not a type; types are .*Q2_K COPY" \
+    "$quantize" "$m" "$tmp/x.gguf" Q4_K_L
 one_error "operands in another order" 2 "third argument '$tmp/x.gguf' is not a type.*as in: hotset" \
     "$quantize" Q4_0 "$m" "$tmp/x.gguf"
-one_error "--imatrix is not offered" 2 "unknown option '--imatrix'" \
-    "$quantize" --imatrix x "$m" "$tmp/x.gguf" Q4_0
+one_error "a mixture is no type of tensors" 2 "'Q4_K_M' is not a type of tensors; those are " \
+    "$quantize" --tensor-type up=Q4_K_M "$m" "$tmp/x.gguf" Q4_0
+one_error "compatibility and a type without known bytes" 2 "its bytes of Q4_K_M are not known" \
+    "$quantize" --compat powerinfer "$m" "$tmp/x.gguf" Q4_K_M
+one_error "compatibility and importances" 2 "fixes all types" \
+    "$quantize" --compat powerinfer --imatrix x "$m" "$tmp/x.gguf" Q4_0
+one_error "no importance matrix there" 3 "none: cannot open" \
+    "$quantize" --imatrix "$tmp/none" "$m" "$tmp/x.gguf" Q4_0
+one_error "a model as importance matrix" 3 "m256.gguf: is no importance matrix" \
+    "$quantize" --imatrix "$m" "$m" "$tmp/x.gguf" Q4_0
 one_error "type of an option" 2 "--predictor-type: 'Q9' is not a type" \
     "$quantize" --predictor-type Q9 "$m" "$tmp/x.gguf" Q4_0
 one_error "rule without a type" 2 "--tensor-type 'ffn': expected REGEX=TYPE" \
@@ -99,7 +107,7 @@ check "options before, between and after operands" \
 same "give the same" "$tmp/pi.gguf" "$tmp/pi2.gguf"
 check "COPY" fast "$m" "$tmp/copy.gguf" COPY
 same "is a copy" "$m" "$tmp/copy.gguf"
-for t in Q4_0 Q6_K F32; do
+for t in Q4_0 Q6_K Q4_K_M Q2_K F32; do
     for n in 1 2 3 8; do
         check "$t with $n threads" fast -t $n "$m" "$tmp/$t.$n.gguf" $t
     done
@@ -118,17 +126,47 @@ has "the first" '"blk.0.ffn_up.weight","shape":\[256,1536\],"type_before":"F16",
     "$tmp/out"
 has "the second" '"blk.1.ffn_up.weight",[^}]*"type_after":"Q5_0"' "$tmp/out"
 has "neither" '"blk.1.ffn_down_t.weight",[^}]*"type_after":"Q4_0"' "$tmp/out"
+has "no importance" '"blk.1.ffn_down_t.weight",[^}]*"importance":null' "$tmp/out"
 has "error of Q4_0" '"blk.1.ffn_down_t.weight",[^}]*"rms_error":0\.08' "$tmp/out"
 has "predictors" '"blk.1.fc2.weight",[^}]*"type_after":"Q8_0"' "$tmp/out"
 
-# rows of 128 do not divide into Q6_K's 256
+# rows of 128 do not divide into Q6_K's 256, rows of 16 into no block
 check "fallback" "$quantize" "$golden/m1.gguf" "$tmp/fall.gguf" Q6_K
-has "of each tensor" "warning: blk.0.ffn_up.weight: row length 128 is not a multiple of 256, the block of Q6_K; it becomes F16" \
+has "of each tensor" "warning: blk.0.ffn_up.weight: row length 128 is not a multiple of 256, the block of Q6_K; it becomes Q8_0" \
     "$tmp/err"
 has "of all" "warning: 22 of 36 tensors, .* are not of the type asked for" "$tmp/err"
 has "of the head" "output.weight: row length 128 does not divide by 256, so the head is Q8_0" "$tmp/err"
 one_error "--no-fallback" 1 "m1.gguf: token_embd.weight: row length 128 is not a multiple of 256.*--no-fallback" \
     "$quantize" --no-fallback "$golden/m1.gguf" "$tmp/none.gguf" Q6_K
+
+# every type runs in every mode, on the CPU and on the device, and gives one text in all
+head -c 300 data/kjv-relu-8m/calibration.txt >"$tmp/text"
+if [ -x "$bin/hotset-profile" ] && [ -x "$bin/hotset-solve" ]; then
+    check "a profile" "$bin/hotset-profile" -q -c 64 -m "$m" -i "$tmp/text" -o "$tmp/profile.gguf"
+    modes="off exact device"
+else
+    modes="off exact"
+fi
+for t in Q4_1 Q5_1 Q2_K Q3_K_S Q4_K_M Q5_K_S IQ4_NL IQ4_XS; do
+    check "$t" fast --force --pure "$m" "$tmp/t.gguf" $t
+    want=
+    for mode in $modes; do
+        case $mode in
+        off) set -- --sparsity off ;;
+        exact) set -- --sparsity exact ;;
+        device)
+            check "a placement for $t" "$bin/hotset-solve" -q --force -m "$tmp/t.gguf" \
+                -a "$tmp/profile.gguf" --vram-budget 1M -c 64 -o "$tmp/t.gpuidx"
+            set -- --sparsity exact --device emu --placement "$tmp/t.gpuidx"
+            ;;
+        esac
+        got=$("$bin/hotset-run" -q -m "$tmp/t.gguf" -c 64 --tokens 1,5,9,2 -n 8 --temp 0 --json "$@" \
+            2>"$tmp/err" | grep -o '"tokens":\[[0-9,]*\]')
+        [ -n "$want" ] || want=${got:-no tokens}
+        equal "$t runs: $mode" "$want" "$got"
+    done
+done
+rm -f "$tmp"/t.* "$tmp/profile.gguf" "$tmp/text"
 
 check "Q4_0" fast "$m" "$tmp/real.gguf" Q4_0
 check "--dry-run" "$quantize" --dry-run --json "$m" "$tmp/none.gguf" Q4_0

@@ -24,15 +24,20 @@ def blocks(t, n):
     size = gguf.GGML_QUANT_SIZES[t][1]
     b = rng.integers(0, 256, (n, size), np.uint8)
     d = (rng.standard_normal(n) * 0.1).astype(np.float16).view(np.uint8).reshape(n, 2)
-    if t == T.Q6_K:
-        b[:, 208:210] = d
-    elif t in (T.Q4_0, T.Q5_0, T.Q8_0):
-        b[:, 0:2] = d
+    at = {T.Q6_K: 208, T.Q2_K: 80, T.Q3_K: 108}.get(t, 0)
+    b[:, at:at + 2] = d
+    if t in MINIMA:
+        b[:, at + 2:at + 4] = (rng.standard_normal(n) * 0.1).astype(np.float16).view(np.uint8).reshape(n, 2)
     return b
 
 
-for t, n in ((T.Q4_0, 24), (T.Q5_0, 24), (T.Q8_0, 24), (T.Q6_K, 6)):
-    b = blocks(t, n)
+MINIMA = (T.Q4_1, T.Q5_1, T.Q2_K, T.Q4_K, T.Q5_K)
+SMALL = (T.Q4_0, T.Q5_0, T.Q8_0, T.Q4_1, T.Q5_1, T.IQ4_NL)
+LARGE = (T.Q6_K, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.IQ4_XS)
+for t in SMALL + LARGE:
+    b = blocks(t, 24 if t in SMALL else 6)
+    b[1] = 0  # all levels the lowest, scale 0
+    b[2] = np.where(np.arange(b.shape[1]) % 2, 0x7B, 0xFF)  # the largest finite scale or near it
     raw(f"decode.{t.name}.in", b)
     w.add_tensor(f"decode.{t.name}.out", quants.dequantize(b, t).astype(np.float32).reshape(-1))
 
@@ -41,29 +46,16 @@ x[64:96] = 0  # a block of zeros
 x[96:128] = np.where(rng.integers(0, 2, 32), 3, -3)  # all of one magnitude
 x[128:160] *= 0
 x[140] = -7
+x[160:192] = 1.25  # constants
+x[192:224] = -3
+x[224:256] = 1e-8
+x[230] = 100  # one outlier
+x[1024:2048] = rng.integers(-64, 65, 1024) / 64  # exact halves between levels
 w.add_tensor("encode.in", x)
 raw("encode.F16.out", x.astype(np.float16))
 raw("encode.BF16.out", quants.quantize(x, T.BF16))
-raw("encode.Q8_0.out", quants.quantize(x, T.Q8_0))
-
-
-def nibble_levels(x, half):
-    """Q4_0 (half 8) and Q5_0 (half 16) with the multiply-add fused, as the format says; f64
-    holds the product of two floats exactly."""
-    b = x.reshape(-1, 32)
-    m = np.take_along_axis(b, np.abs(b).argmax(1)[:, None], 1)
-    d = m / np.float32(-half)
-    with np.errstate(divide="ignore"):
-        inv = np.where(d == 0, np.float32(0), np.float32(1) / d)
-    q = np.trunc((b.astype(np.float64) * inv + (half + 0.5)).astype(np.float32))
-    return d.astype(np.float16).view(np.uint8), np.minimum(q, 2 * half - 1).astype(np.uint8)
-
-
-d, q = nibble_levels(x, 8)
-raw("encode.Q4_0.out", np.concatenate([d, q[:, :16] | q[:, 16:] << 4], 1))
-d, q = nibble_levels(x, 16)
-qh = np.packbits(q >> 4, axis=1, bitorder="little")
-raw("encode.Q5_0.out", np.concatenate([d, qh, (q[:, :16] & 15) | (q[:, 16:] & 15) << 4], 1))
+for t in (T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1):
+    raw(f"encode.{t.name}.out", quants.quantize(x, t))
 
 w.write_header_to_file()
 w.write_kv_data_to_file()

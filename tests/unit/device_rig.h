@@ -16,7 +16,9 @@
 
 #include <cmocka.h>
 
-static const hs_dtype all_types[] = {HS_F32, HS_F16, HS_BF16, HS_Q8_0, HS_Q5_0, HS_Q4_0, HS_Q6_K};
+static const hs_dtype all_types[] = {HS_F32,  HS_F16,  HS_BF16, HS_Q8_0,   HS_Q5_0,
+                                     HS_Q4_0, HS_Q6_K, HS_Q4_1, HS_Q5_1,   HS_Q2_K,
+                                     HS_Q3_K, HS_Q4_K, HS_Q5_K, HS_IQ4_NL, HS_IQ4_XS};
 enum { N_TYPES = sizeof all_types / sizeof *all_types };
 
 /* --- one device with scratch, and random matrices on both sides ---------------------- */
@@ -124,6 +126,14 @@ static inline void rig_close(rig *r)
         free(r->owned[i]);
 }
 
+/* Where a block has its scale; a minimum's follows. */
+static inline size_t d_at(hs_dtype t)
+{
+    return t == HS_Q6_K ? 208 : t == HS_Q2_K ? 80 : t == HS_Q3_K ? 108 : 0;
+}
+
+static inline bool is_super(hs_dtype t) { return hs_dtype_get(t)->block_elems == 256; }
+
 /* Random bits for the integers, so that every bit position counts; moderate scales. */
 static inline void random_rows(rig *r, hs_dtype t, uint8_t *p, size_t bytes)
 {
@@ -138,7 +148,10 @@ static inline void random_rows(rig *r, hs_dtype t, uint8_t *p, size_t bytes)
         else if (t == HS_BF16)
             memcpy(p + at, &brain, 2);
         else
-            memcpy(p + at + (t == HS_Q6_K ? 208 : 0), &half, 2);
+            memcpy(p + at + d_at(t), &half, 2);
+        const uint16_t min = hs_f32_to_f16(rndf(r) / 16);
+        if (t == HS_Q4_1 || t == HS_Q5_1 || t == HS_Q2_K || t == HS_Q4_K || t == HS_Q5_K)
+            memcpy(p + at + d_at(t) + 2, &min, 2);
     }
 }
 

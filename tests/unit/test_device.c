@@ -115,10 +115,10 @@ static void test_failures(void **state)
     assert_int_equal(r.ops->sync(r.dev, &err), HS_ERR_DEVICE);
     assert_string_equal(err.msg, "device emu: head: weight: expected {64, 8}, got {32, 8}");
     h.n_embd = 32;
-    h.w.dtype = HS_Q4_1;
+    h.w.dtype = HS_I8;
     r.ops->head(r.dev, &h);
     assert_int_equal(r.ops->sync(r.dev, &err), HS_ERR_DEVICE);
-    assert_string_equal(err.msg, "device emu: head: weight: no kernel for rows of 32 Q4_1");
+    assert_string_equal(err.msg, "device emu: head: weight: no kernel for rows of 32 I8");
     assert_int_equal(r.ops->sync(r.dev, NULL), HS_OK);
     rig_close(&r);
 }

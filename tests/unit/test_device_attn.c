@@ -135,6 +135,7 @@ static void test_attn(void **state)
         {HS_F32, HS_F32, 40, 2, 2, 7, 6, 34},    {HS_Q8_0, HS_F16, 64, 4, 4, 32, 32, 4},
         {HS_Q5_0, HS_F16, 96, 2, 1, 96, 64, 4},  {HS_Q4_0, HS_F32, 128, 8, 2, 32, 32, 4},
         {HS_Q6_K, HS_F16, 256, 4, 2, 64, 64, 3}, {HS_F16, HS_F16, 16, 1, 1, 160, 0, 3},
+        {HS_Q4_K, HS_F16, 256, 4, 2, 64, 64, 3}, {HS_Q5_1, HS_F16, 64, 4, 4, 32, 32, 4},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         run_attn(&cases[i], 3000 + i);

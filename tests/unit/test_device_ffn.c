@@ -31,7 +31,7 @@ typedef struct ffn_data {
 
 static hs_dev_ffn ffn_args(rig *r, const ffn_case *c, ffn_data *d)
 {
-    const uint32_t rank = c->fc == HS_Q6_K ? 256 : RANK;
+    const uint32_t rank = is_super(c->fc) ? 256 : RANK;
     for (uint32_t i = 0, id = 0; i < c->n; i++)
         d->id[i] = (int32_t)(id += i && id + 1 + c->n - i < N_FF ? 1 + rnd(r) % 2 : i ? 1 : 0);
     for (uint32_t i = 0; i < N_FF; i++)
@@ -141,7 +141,7 @@ static void test_ffn_types(void **state)
             const hs_dtype t = all_types[k];
             const ffn_case c = {t,         t,
                                 t,         t,
-                                ns[i],     t == HS_Q6_K || i == 5 ? 256 : 96,
+                                ns[i],     is_super(t) || i == 5 ? 256 : 96,
                                 i & 1,     i == 0 || i & 2,
                                 i != 3,    true,
                                 HS_FN_RELU};

@@ -30,11 +30,12 @@ static void the_table_is_whole(void **state)
     assert_ptr_equal(hs_dtype_by_name("q4_0"), hs_dtype_get(HS_Q4_0));
     assert_null(hs_dtype_by_name("Q4_K_M"));
     assert_null(hs_dtype_by_name(""));
-    static const hs_dtype computed[] = {HS_F32,  HS_F16,  HS_BF16, HS_Q8_0,
-                                        HS_Q5_0, HS_Q4_0, HS_Q6_K};
+    static const hs_dtype computed[] = {HS_F32,  HS_F16,  HS_BF16, HS_Q8_0,   HS_Q5_0,
+                                        HS_Q4_0, HS_Q6_K, HS_Q4_1, HS_Q5_1,   HS_Q2_K,
+                                        HS_Q3_K, HS_Q4_K, HS_Q5_K, HS_IQ4_NL, HS_IQ4_XS};
     for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
         assert_non_null(hs_dtype_get(computed[i])->decode);
-    assert_null(hs_dtype_get(HS_Q4_K)->decode);
+    assert_null(hs_dtype_get(HS_I32)->decode);
 }
 
 static void rows_have_sizes(void **state)

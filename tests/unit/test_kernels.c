@@ -100,9 +100,11 @@ typedef struct type_case {
 } type_case;
 
 static const type_case types[] = {
-    {HS_F32, 1, 4, false},     {HS_F16, 1, 2, false},   {HS_BF16, 1, 2, false},
-    {HS_Q8_0, 32, 34, true},   {HS_Q4_0, 32, 18, true}, {HS_Q5_0, 32, 22, true},
-    {HS_Q6_K, 256, 210, true},
+    {HS_F32, 1, 4, false},     {HS_F16, 1, 2, false},     {HS_BF16, 1, 2, false},
+    {HS_Q8_0, 32, 34, true},   {HS_Q4_0, 32, 18, true},   {HS_Q5_0, 32, 22, true},
+    {HS_Q6_K, 256, 210, true}, {HS_Q4_1, 32, 20, true},   {HS_Q5_1, 32, 24, true},
+    {HS_Q2_K, 256, 84, true},  {HS_Q3_K, 256, 110, true}, {HS_Q4_K, 256, 144, true},
+    {HS_Q5_K, 256, 176, true}, {HS_IQ4_NL, 32, 18, true}, {HS_IQ4_XS, 256, 136, true},
 };
 enum { n_types = sizeof types / sizeof types[0] };
 
@@ -123,24 +125,92 @@ static int q6_k_quant(const uint8_t *p, size_t e)
     return (int)(low | high << 4) - 32;
 }
 
-/* Element i of a row as scale times integer; for float rows the integer is 1. */
-static float weight(const type_case *t, const uint8_t *row, size_t i, int *q)
+/* Q4_K's and Q5_K's pair of six bits for sub-block s. */
+static void six_bits(const uint8_t *p, size_t s, unsigned *scale, unsigned *min)
+{
+    *scale = s < 4 ? p[s] & 63u : (p[s + 4] & 15u) + (p[s - 4] / 64u) * 16;
+    *min = s < 4 ? p[s + 4] & 63u : (p[s + 4] / 16u) + (p[s] / 64u) * 16;
+}
+
+static int iq4_value(unsigned q)
+{
+    static const int values[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                 1,    13,   25,  38,  53,  69,  89,  113};
+    return values[q];
+}
+
+/* Of an element: value = scale * q + min. */
+typedef struct element {
+    float scale, min;
+    int q;
+} element;
+
+static element k_element(const type_case *t, const uint8_t *p, size_t e)
+{
+    element r = {0, 0, 0};
+    unsigned scale, min;
+    if (t->type == HS_Q2_K) {
+        r.q = p[16 + e / 128 * 32 + e % 32] >> e % 128 / 32 * 2 & 3;
+        r.scale = half_value(p + 80) * (float)(p[e / 16] & 15);
+        r.min = -(half_value(p + 82) * (float)(p[e / 16] >> 4));
+    } else if (t->type == HS_Q3_K) {
+        const size_t s = e / 16;
+        const int low = p[96 + s % 8] >> (s < 8 ? 0 : 4) & 15;
+        const int six = low + (p[104 + s % 4] >> 2 * (s / 4) & 3) * 16;
+        r.q = (p[32 + e / 128 * 32 + e % 32] >> e % 128 / 32 * 2 & 3) -
+              4 * !(p[e % 32] >> e / 32 & 1);
+        r.scale = half_value(p + 108) * (float)(six - 32);
+    } else if (t->type == HS_IQ4_XS) {
+        const size_t s = e / 32;
+        const unsigned high = p[2] | (unsigned)p[3] << 8;
+        const int six = (int)((p[4 + s / 2] >> s % 2 * 4 & 15u) + (high >> 2 * s & 3) * 16);
+        r.q = iq4_value(p[8 + 16 * s + e % 16] >> e % 32 / 16 * 4 & 15u);
+        r.scale = half_value(p) * (float)(six - 32);
+    } else {
+        const bool five = t->type == HS_Q5_K;
+        six_bits(p + 4, e / 32, &scale, &min);
+        r.q = p[(five ? 48 : 16) + e / 64 * 32 + e % 32] >> e % 64 / 32 * 4 & 15;
+        r.q += five ? (p[16 + e % 32] >> e / 32 & 1) * 16 : 0;
+        r.scale = half_value(p) * (float)scale;
+        r.min = -(half_value(p + 2) * (float)min);
+    }
+    return r;
+}
+
+static bool has_min(const type_case *t)
+{
+    return t->type == HS_Q4_1 || t->type == HS_Q5_1 || t->type == HS_Q2_K || t->type == HS_Q4_K ||
+           t->type == HS_Q5_K;
+}
+
+/* Element i of a row; of float rows the integer is 1. */
+static element weight(const type_case *t, const uint8_t *row, size_t i)
 {
     const uint8_t *p = row + i / t->block * t->bytes;
     const size_t e = i % t->block;
+    element r = {0, 0, 1};
     uint32_t u;
-    *q = 1;
+    const unsigned nibble =
+        t->block == 32 ? p[t->bytes - 16 + e % 16] >> (e < 16 ? 0 : 4) & 15u : 0;
     switch (t->type) {
-    case HS_F32: memcpy(&u, p, 4); return from_bits(u);
-    case HS_F16: return half_value(p);
-    case HS_BF16: return from_bits((uint32_t)(p[0] | p[1] << 8) << 16);
-    case HS_Q8_0: *q = (int8_t)p[2 + e]; return half_value(p);
-    case HS_Q4_0: *q = (p[2 + e % 16] >> (e < 16 ? 0 : 4) & 15) - 8; return half_value(p);
+    case HS_F32: memcpy(&u, p, 4); return (element){from_bits(u), 0, 1};
+    case HS_F16: return (element){half_value(p), 0, 1};
+    case HS_BF16: return (element){from_bits((uint32_t)(p[0] | p[1] << 8) << 16), 0, 1};
+    case HS_Q8_0: return (element){half_value(p), 0, (int8_t)p[2 + e]};
+    case HS_Q4_0: return (element){half_value(p), 0, (int)nibble - 8};
+    case HS_Q4_1: return (element){half_value(p), half_value(p + 2), (int)nibble};
+    case HS_IQ4_NL: return (element){half_value(p), 0, iq4_value(nibble)};
     case HS_Q5_0:
         memcpy(&u, p + 2, 4);
-        *q = (p[6 + e % 16] >> (e < 16 ? 0 : 4) & 15) + (int)(u >> e & 1) * 16 - 16;
-        return half_value(p);
-    default: *q = q6_k_quant(p, e); return half_value(p + 208) * (float)(int8_t)p[192 + e / 16];
+        return (element){half_value(p), 0, (int)nibble + (int)(u >> e & 1) * 16 - 16};
+    case HS_Q5_1:
+        memcpy(&u, p + 4, 4);
+        return (element){half_value(p), half_value(p + 2), (int)nibble + (int)(u >> e & 1) * 16};
+    case HS_Q6_K:
+        r.q = q6_k_quant(p, e);
+        r.scale = half_value(p + 208) * (float)(int8_t)p[192 + e / 16];
+        return r;
+    default: return k_element(t, p, e);
     }
 }
 
@@ -155,24 +225,27 @@ static float halved(float *lane, int n)
 static float want_dot(const type_case *t, const uint8_t *row, const float *x, hs_q8 a, size_t n)
 {
     float lane[32] = {0};
-    int q;
     if (!t->quantized) {
         for (size_t i = 0; i < n; i++) {
-            const float product = weight(t, row, i, &q) * x[i];
+            const float product = weight(t, row, i).scale * x[i];
             lane[i % 32] += product;
         }
         return halved(lane, 32);
     }
     for (size_t i = 0; i < n; i += 4) {
-        int64_t sum = 0;
-        float d = 0;
+        int64_t sum = 0, asum = 0;
+        element w = {0, 0, 0};
         for (size_t e = i; e < i + 4; e++) {
-            d = weight(t, row, e, &q);
-            sum += (int64_t)q * a.q[e];
+            w = weight(t, row, e);
+            sum += (int64_t)w.q * a.q[e];
+            asum += a.q[e];
         }
-        const float scale = d * a.d[i / 32];
-        const float term = (float)sum * scale;
-        lane[8 * (i / 32 % 2) + i % 32 / 4] += term;
+        float *to = &lane[8 * (i / 32 % 2) + i % 32 / 4];
+        const float scale = w.scale * a.d[i / 32], min = w.min * a.d[i / 32];
+        const float term = (float)sum * scale, min_term = (float)asum * min;
+        *to += term;
+        if (has_min(t))
+            *to += min_term;
     }
     return halved(lane, 16);
 }
@@ -191,7 +264,14 @@ static void fill_row(const type_case *t, uint8_t *row, size_t n, unsigned strang
         else if (t->type == HS_BF16)
             memcpy(row, (const uint8_t *)&f + 2, 2);
         else
-            memcpy(row + (t->type == HS_Q6_K ? 208 : 0), &h, 2);
+            memcpy(row + (t->type == HS_Q6_K   ? 208
+                          : t->type == HS_Q2_K ? 80
+                          : t->type == HS_Q3_K ? 108
+                                               : 0),
+                   &h, 2);
+        const uint16_t m = any_f16(strange);
+        if (has_min(t))
+            memcpy(row + (t->type == HS_Q2_K ? 82 : 2), &m, 2);
         if (t->type == HS_Q8_0 && rnd() % 4 == 0) /* the extremes of every product */
             memset(row + 2, rnd() % 2 ? -128 : 127, 32);
     }
@@ -352,12 +432,11 @@ static void accuracy_level(const hs_kernels *k)
             fill_row(c, row, n, 0);
             double sum = 0, magnitude = 0;
             for (size_t i = 0; i < n; i++) {
-                int q;
                 x[i] = plain_float();
-                const double w = (double)weight(c, row, i, &q) * q;
-                const double v = w * (c->quantized ? (double)a.d[i / 32] * a.q[i] : (double)x[i]);
-                sum += v;
-                magnitude += fabs(v);
+                const element w = weight(c, row, i);
+                const double v = c->quantized ? (double)a.d[i / 32] * a.q[i] : (double)x[i];
+                sum += ((double)w.scale * w.q + (double)w.min) * v;
+                magnitude += fabs((double)w.scale * w.q * v) + fabs((double)w.min * v);
             }
             const double got = (double)k->type[c->type].dot(row, x, a, n);
             assert_true(fabs(got - sum) <= 2 * (double)n * 0x1p-24 * magnitude);
@@ -381,10 +460,10 @@ static void check_axpy(const hs_kernels *k, const type_case *t, size_t n, size_t
     const float a = any_float(strange);
     fill_row(t, row, n, strange);
     for (size_t i = 0; i < n; i++) {
-        int q;
         y[i] = any_float(strange);
-        const float scale = weight(t, row, i, &q);
-        const float w = t->quantized ? scale * (float)q : scale;
+        const element e = weight(t, row, i);
+        const float scaled = t->quantized ? e.scale * (float)e.q : e.scale;
+        const float w = has_min(t) ? scaled + e.min : scaled;
         const float product = a * w;
         want[i] = i >= begin && i < end ? y[i] + product : y[i];
     }

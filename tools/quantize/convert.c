@@ -33,7 +33,8 @@ hs_gguf_writer *hs_quant_declare(const hs_gguf *in, const hs_quant_options *o,
     if (o->compat || plan->n_changed)
         hs_gguf_set_u32(w, "general.quantization_version", 2);
     if (o->type && (o->compat || plan->n_changed))
-        hs_gguf_set_u32(w, "general.file_type", (uint32_t)o->type->file_type);
+        hs_gguf_set_u32(w, "general.file_type",
+                        (uint32_t)(o->mixture ? o->mixture->file_type : o->type->file_type));
     static const char parent_key[] = "hotset.source_fingerprint";
     if (!o->compat && plan->n_changed && !hs_gguf_find(in, parent_key)) {
         char parent[HS_FINGERPRINT_CHARS + 1];
@@ -59,6 +60,7 @@ typedef struct chunk {
     uint64_t ne0, from_bytes, to_bytes; /* of a row */
     const uint8_t *src;
     uint8_t *dst;     /* NULL: only check */
+    float *weight;    /* [ne0]; NULL: all elements alike */
     row_result *rows; /* one per row of the chunk */
 } chunk;
 
@@ -78,6 +80,17 @@ static void check_piece(const float *before, const float *after, uint64_t at, si
     }
 }
 
+static void encode(const chunk *c, uint8_t *out, const float *x, uint64_t at, size_t n)
+{
+    const hs_dtype_info *to = c->step->to;
+    if (c->step->compat && to->encode_powerinfer)
+        to->encode_powerinfer(out, x, n);
+    else if (c->weight)
+        to->encode_weighted(out, x, c->weight + at, n);
+    else
+        to->encode(out, x, n);
+}
+
 static void convert_row(const chunk *c, const uint8_t *src, uint8_t *dst, row_result *r)
 {
     const hs_dtype_info *from = c->step->from, *to = c->step->to;
@@ -91,7 +104,7 @@ static void convert_row(const chunk *c, const uint8_t *src, uint8_t *dst, row_re
             continue;
         }
         uint8_t *out = dst + at / to->block_elems * to->block_bytes;
-        to->encode(out, before, n);
+        encode(c, out, before, at, n);
         to->decode(after, out, n);
         /* Some encodings have no infinity and hide one. */
         for (size_t i = 0; i < n; i++)
@@ -180,8 +193,11 @@ static hs_status convert_tensor(work *w, hs_quant_step *s, hs_err *err)
     const bool known = s->from->decode != NULL; /* else it is copied unseen */
     c.rows = known ? malloc((size_t)rows * sizeof *c.rows) : NULL;
     c.dst = s->to != s->from ? malloc((size_t)(rows * c.to_bytes)) : NULL;
+    c.weight = s->weight ? malloc((size_t)t->ne[0] * sizeof *c.weight) : NULL;
+    if (c.weight)
+        memcpy(c.weight, s->weight, (size_t)t->ne[0] * sizeof *c.weight);
     hs_status status = HS_OK;
-    if ((known && !c.rows) || (s->to != s->from && !c.dst))
+    if ((s->weight && !c.weight) || (known && !c.rows) || (s->to != s->from && !c.dst))
         status = hs_fail(err, HS_ERR_NOMEM, "%s: out of memory", t->name);
     row_result total = {0};
     for (uint64_t i = 0; status == HS_OK && i < n_rows; i += rows) {
@@ -190,6 +206,7 @@ static hs_status convert_tensor(work *w, hs_quant_step *s, hs_err *err)
         c.src += n * c.from_bytes;
     }
     s->rms_error = total.sum2 > 0 ? sqrt(total.error2 / total.sum2) : 0;
+    free(c.weight);
     free(c.dst);
     free(c.rows);
     return status;

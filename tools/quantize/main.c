@@ -13,11 +13,12 @@
 typedef struct program {
     hs_cli cli;
     hs_quant_options o;
-    const char *compat, *output_type, *embedding_type, *predictor_type;
+    const char *compat, *imatrix_path, *output_type, *embedding_type, *predictor_type;
     hs_strings rules;
     bool dry_run, no_sync;
     const char *in_path, *out_path, *type;
     hs_gguf *in;
+    hs_imatrix *imatrix;
     hs_quant_plan plan;
     hs_progress progress;
 } program;
@@ -32,7 +33,10 @@ static int parse(program *p, int argc, char **argv)
          "types and bytes of that program's quantizer, none of our keys (default: off)", 0, 0,
          "powerinfer", NULL},
         {HS_OPT_FLAG, "pure", 0, &p->o.pure, NULL,
-         "TYPE for every matrix (default: finer types for head and predictors)", 0, 0, NULL, NULL},
+         "TYPE for every matrix (default: finer types for some, as TYPE says)", 0, 0, NULL, NULL},
+        {HS_OPT_STRING, "imatrix", 0, &p->imatrix_path, "FILE",
+         "weigh errors by this importance matrix, a GGUF file (default: all alike)", 0, 0, NULL,
+         NULL},
         {HS_OPT_STRING, "output-tensor-type", 0, &p->output_type, "TYPE",
          "type of the head (default: Q6_K, or Q8_0 where rows do not divide by 256)", 0, 0, NULL,
          NULL},
@@ -47,7 +51,7 @@ static int parse(program *p, int argc, char **argv)
         {HS_OPT_FLAG, "allow-requantize", 0, &p->o.allow_requantize, NULL,
          "accept tensors that are quantized already (default: refuse)", 0, 0, NULL, NULL},
         {HS_OPT_FLAG, "no-fallback", 0, &p->o.no_fallback, NULL,
-         "fail where rows do not divide into blocks (default: F16 there)", 0, 0, NULL, NULL},
+         "fail where rows do not divide into blocks (default: the nearest type)", 0, 0, NULL, NULL},
         {HS_OPT_FLAG, "dry-run", 0, &p->dry_run, NULL, "say what would be done; write nothing", 0,
          0, NULL, NULL},
         {HS_OPT_FLAG, "no-sync", 0, &p->no_sync, NULL,
@@ -71,11 +75,17 @@ static hs_status read_type(const char *name, const hs_dtype_info **type, const c
 
 static hs_status check_compat(const program *p, hs_err *err)
 {
-    if (p->output_type || p->embedding_type || p->predictor_type || p->rules.n)
-        return hs_fail(err, HS_ERR_USAGE,
-                       "--compat powerinfer fixes all types; only --pure may change them");
+    if (p->output_type || p->embedding_type || p->predictor_type || p->rules.n || p->imatrix_path)
+        return hs_fail(
+            err, HS_ERR_USAGE,
+            "--compat powerinfer fixes all types and bytes; only --pure may change them");
     if (p->o.type && p->o.type->id == HS_BF16)
         return hs_fail(err, HS_ERR_USAGE, "--compat powerinfer: PowerInfer has no type BF16");
+    if (p->o.type && !p->o.type->encode_powerinfer)
+        return hs_fail(err, HS_ERR_USAGE,
+                       "--compat powerinfer writes F32 F16 Q8_0 Q6_K Q5_0 Q4_0 and COPY; its bytes "
+                       "of %s are not known",
+                       p->type);
     return HS_OK;
 }
 
@@ -87,13 +97,14 @@ static hs_status read_arguments(program *p, hs_err *err)
     p->type = p->cli.operands[2];
     p->o.compat = p->compat != NULL;
     if (strcasecmp(p->type, "COPY") != 0) {
-        p->o.type = hs_quant_type(p->type, err);
-        if (!p->o.type)
+        p->o.mixture = hs_quant_mixture_find(p->type);
+        if (!p->o.mixture)
             return hs_fail(err, HS_ERR_USAGE,
                            "third argument '%s' is not a type; types are %s COPY, as in: "
                            "hotset-quantize %s",
-                           p->type, hs_quant_type_names(), p->cli.example);
-        p->type = p->o.type->name;
+                           p->type, hs_quant_mixture_names(), p->cli.example);
+        p->o.type = hs_dtype_get(p->o.mixture->base);
+        p->type = p->o.mixture->name;
     } else {
         p->type = "COPY";
     }
@@ -167,8 +178,11 @@ static hs_status run(program *p, hs_err *err)
     hs_status s = read_arguments(p, err);
     if (s == HS_OK)
         s = hs_gguf_open(&p->in, p->in_path, err);
+    if (s == HS_OK && p->imatrix_path)
+        s = hs_imatrix_open(&p->imatrix, p->imatrix_path, err);
     if (s != HS_OK)
         return s;
+    p->o.imatrix = p->imatrix;
     s = hs_quant_plan_new(&p->plan, p->in, &p->o, err);
     if (s != HS_OK)
         return hs_ctx(err, s, "%s: ", p->in_path);
@@ -197,9 +211,12 @@ int main(int argc, char **argv)
         .cli = {.program = "hotset-quantize",
                 .synopsis = "IN.gguf OUT.gguf TYPE [options]",
                 .summary =
-                    "Converts the weight matrices of a GGUF or PowerInfer model. TYPE is one "
-                    "of F32, F16, BF16, Q8_0 (8.5 bits per weight), Q6_K (6.6), Q5_0 (5.5), "
-                    "Q4_0 (4.5), or COPY: only what options ask for.",
+                    "Converts the weight matrices of a GGUF or PowerInfer model. TYPE, with bits "
+                    "per weight: F32, F16, BF16, Q8_0 (8.5), Q6_K (6.6), Q5_K_M, Q5_K_S (5.5), "
+                    "Q5_1 (6), Q5_0 (5.5), Q4_K_M, Q4_K_S (4.5), Q4_1 (5), Q4_0 (4.5), IQ4_NL "
+                    "(4.5), IQ4_XS (4.25), Q3_K_L, Q3_K_M, Q3_K_S (3.4), Q2_K (2.6), a little "
+                    "more where some matrices get finer types; or COPY: only what options ask "
+                    "for.",
                 .example = "model.gguf model.q4_0.gguf Q4_0",
                 .min_operands = 3,
                 .max_operands = 3,
@@ -213,6 +230,7 @@ int main(int argc, char **argv)
     hs_quant_plan_fini(&p.plan);
     hs_quant_options_fini(&p.o);
     hs_gguf_free(p.in);
+    hs_imatrix_free(p.imatrix);
     free(p.rules.v);
     const int end = hs_cli_finish(&p.cli, status);
     hs_cli_fini(&p.cli);

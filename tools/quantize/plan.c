@@ -11,14 +11,15 @@
 
 /* --- types and rules ---------------------------------------------------- */
 
-const char *hs_quant_type_names(void) { return "F32 F16 BF16 Q8_0 Q6_K Q5_0 Q4_0"; }
-
 const hs_dtype_info *hs_quant_type(const char *name, hs_err *err)
 {
     const hs_dtype_info *t = hs_dtype_by_name(name);
     if (t && t->encode)
         return t;
-    hs_fail(err, HS_ERR_USAGE, "'%s' is not a type; types are %s", name, hs_quant_type_names());
+    hs_fail(err, HS_ERR_USAGE,
+            "'%s' is not a type of tensors; those are F32 F16 BF16 Q8_0 Q6_K Q5_K Q5_1 Q5_0 Q4_K "
+            "Q4_1 Q4_0 IQ4_NL IQ4_XS Q3_K Q2_K",
+            name);
     return NULL;
 }
 
@@ -62,7 +63,7 @@ void hs_quant_options_fini(hs_quant_options *o)
 typedef struct context {
     const hs_gguf *in;
     hs_quant_options *o;
-    bool falcon;
+    hs_quant_model model;
     bool tied; /* no output.weight: the embedding is the head too */
 } context;
 
@@ -105,7 +106,7 @@ static const hs_dtype_info *compat_type(const context *c, const hs_gguf_tensor *
     if (c->o->pure)
         return type;
     if (strcmp(t->name, "output.weight") == 0)
-        return c->falcon || type->id == HS_Q8_0 ? hs_dtype_get(HS_Q8_0) : head_type(t);
+        return c->model.falcon || type->id == HS_Q8_0 ? hs_dtype_get(HS_Q8_0) : head_type(t);
     if (is_predictor(t->name) && type->id != HS_Q4_0)
         return hs_dtype_get(HS_Q5_0);
     return type;
@@ -134,7 +135,10 @@ static const hs_dtype_info *wanted_type(const context *c, const hs_gguf_tensor *
         return o->type;
     if (is_predictor(t->name))
         return hs_dtype_get(HS_Q8_0);
-    if (!is_head(c, t->name) || o->type->id == HS_Q8_0)
+    if (!is_head(c, t->name))
+        return o->mixture ? hs_dtype_get(hs_quant_mixture_type(o->mixture, &c->model, t->name))
+                          : o->type;
+    if (o->type->id == HS_Q8_0)
         return o->type;
     *coarser_head = t->ne[0] % 256 != 0;
     return head_type(t);
@@ -159,6 +163,9 @@ static hs_status check_step(const context *c, const hs_quant_step *s, hs_err *er
     const char *name = s->tensor->name;
     if (c->o->compat && !known_to_powerinfer(c, s->to))
         return hs_fail(err, HS_ERR_UNSUPPORTED, "%s: PowerInfer has no type %s", name, s->to->name);
+    if (c->o->compat && s->from != s->to && !s->to->encode_powerinfer)
+        return hs_fail(err, HS_ERR_UNSUPPORTED, "%s: PowerInfer's bytes of %s are not known", name,
+                       s->to->name);
     if (s->from == s->to)
         return HS_OK;
     if (!s->from->decode)
@@ -172,12 +179,37 @@ static hs_status check_step(const context *c, const hs_quant_step *s, hs_err *er
     return HS_OK;
 }
 
+/* The nearest type whose blocks divide a row of n: first those of 32, of about the same size. */
+static const hs_dtype_info *fitting_type(const context *c, const hs_dtype_info *t, uint64_t n)
+{
+    if (n % t->block_elems == 0)
+        return t;
+    if (n % 32 || c->o->compat)
+        return hs_dtype_get(HS_F16);
+    switch (t->id) {
+    case HS_Q2_K:
+    case HS_Q3_K:
+    case HS_IQ4_XS: return hs_dtype_get(HS_IQ4_NL);
+    case HS_Q4_K: return hs_dtype_get(HS_Q5_0);
+    case HS_Q5_K: return hs_dtype_get(HS_Q5_1);
+    default: return hs_dtype_get(HS_Q8_0);
+    }
+}
+
+static hs_status find_importance(const context *c, hs_quant_step *s, hs_err *err)
+{
+    if (!c->o->imatrix || s->from == s->to || !s->to->encode_weighted)
+        return HS_OK;
+    return hs_imatrix_find(c->o->imatrix, s->tensor, &s->importance, &s->weight, &s->covered, err);
+}
+
 static hs_status plan_step(const context *c, const hs_gguf_tensor *t, hs_quant_step *s, hs_err *err)
 {
     s->tensor = t;
     s->from = hs_dtype_get(t->dtype);
     s->wanted = may_change(t) ? wanted_type(c, t, &s->coarser_head) : s->from;
-    s->to = t->ne[0] % s->wanted->block_elems ? hs_dtype_get(HS_F16) : s->wanted;
+    s->to = fitting_type(c, s->wanted, t->ne[0]);
+    s->compat = c->o->compat;
     s->elems = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]; /* checked by the reader */
     if (s->to != s->wanted && c->o->no_fallback) {
         char why[128];
@@ -186,7 +218,8 @@ static hs_status plan_step(const context *c, const hs_gguf_tensor *t, hs_quant_s
     }
     if (!hs_mul(s->elems / s->to->block_elems, s->to->block_bytes, &s->bytes))
         return hs_fail(err, HS_ERR_FORMAT, "%s: the size overflows", t->name);
-    return check_step(c, s, err);
+    const hs_status status = check_step(c, s, err);
+    return status == HS_OK ? find_importance(c, s, err) : status;
 }
 
 static hs_status check_rules(const hs_quant_options *o, hs_err *err)
@@ -203,18 +236,21 @@ static hs_status check_rules(const hs_quant_options *o, hs_err *err)
 hs_status hs_quant_plan_new(hs_quant_plan *plan, const hs_gguf *in, hs_quant_options *o,
                             hs_err *err)
 {
-    *plan = (hs_quant_plan){.n = in->n_tensors};
+    *plan = (hs_quant_plan){.n = in->n_tensors, .imatrix = o->imatrix != NULL};
     plan->steps = calloc(in->n_tensors + 1, sizeof *plan->steps);
     if (!plan->steps)
         return hs_fail(err, HS_ERR_NOMEM, "out of memory");
-    hs_str arch = {"", 0};
+    hs_str arch;
     hs_status s = hs_gguf_str(in, "general.architecture", &arch, err);
-    const context c = {in, o, hs_str_eq(arch, "falcon"), !hs_gguf_tensor_find(in, "output.weight")};
+    context c = {.in = in, .o = o, .tied = !hs_gguf_tensor_find(in, "output.weight")};
+    hs_quant_model_read(&c.model, in);
     for (size_t i = 0; s == HS_OK && i < plan->n; i++) {
         hs_quant_step *step = &plan->steps[i];
         s = plan_step(&c, &in->tensors[i], step, err);
         plan->n_changed += step->to != step->from;
         plan->n_fallbacks += step->to != step->wanted;
+        plan->n_weighable += step->to != step->from && step->to->encode_weighted != NULL;
+        plan->n_weighted += step->importance != HS_IMPORTANCE_NONE;
         plan->elems += step->elems;
         plan->bytes_before += step->tensor->bytes;
         plan->bytes_after += step->bytes;

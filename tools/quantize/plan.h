@@ -4,6 +4,8 @@
 /* Which type every tensor gets.  Decided before anything is written; pure of I/O. */
 
 #include "formats/gguf.h"
+#include "tools/quantize/imatrix.h"
+#include "tools/quantize/mixture.h"
 
 #include <regex.h>
 
@@ -20,7 +22,9 @@ typedef struct hs_quant_rule {
 } hs_quant_rule;
 
 typedef struct hs_quant_options {
-    const hs_dtype_info *type;                                          /* NULL: COPY */
+    const hs_dtype_info *type;       /* NULL: COPY */
+    const hs_quant_mixture *mixture; /* of base `type`, or NULL */
+    const hs_imatrix *imatrix;       /* borrowed, or NULL */
     const hs_dtype_info *output_type, *embedding_type, *predictor_type; /* NULL: not given */
     hs_quant_rule *rules;                                               /* owned */
     size_t n_rules;
@@ -32,22 +36,26 @@ typedef struct hs_quant_step {
     const hs_gguf_tensor *tensor; /* borrowed from the input */
     const hs_dtype_info *from, *to;
     const hs_dtype_info *wanted; /* other than `to` when the rows do not divide into its blocks */
-    bool coarser_head;           /* the rule for heads could not give it Q6_K */
-    uint64_t elems, bytes;       /* bytes: of the output */
-    double rms_error;            /* relative to the tensor's own RMS; filled while converting */
+    bool compat;                 /* encode as PowerInfer does */
+    hs_importance_kind importance;
+    const uint8_t *weight; /* f32 [ne[0]], unaligned; NULL: all alike */
+    uint64_t covered;      /* how many of them are not 0 */
+    bool coarser_head;     /* the rule for heads could not give it Q6_K */
+    uint64_t elems, bytes; /* bytes: of the output */
+    double rms_error;      /* relative to the tensor's own RMS; filled while converting */
 } hs_quant_step;
 
 typedef struct hs_quant_plan {
     hs_quant_step *steps; /* one per tensor, in file order */
     size_t n;
     size_t n_changed, n_fallbacks;
+    size_t n_weighable, n_weighted; /* tensors that importances matter to; that have some */
+    bool imatrix;                   /* there is one */
     uint64_t elems, bytes_before, bytes_after;
 } hs_quant_plan;
 
-/* A type this program can write; NULL and a message that lists them otherwise. */
+/* A type of tensors that this program can write; NULL and a message that lists them otherwise. */
 const hs_dtype_info *hs_quant_type(const char *name, hs_err *err);
-/* The names, separated by blanks. */
-const char *hs_quant_type_names(void);
 
 /* Parse one REGEX=T and append it. */
 HS_NODISCARD hs_status hs_quant_rule_add(hs_quant_options *o, const char *text, hs_err *err);

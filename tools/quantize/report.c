@@ -22,7 +22,7 @@ static const char *shape(const hs_gguf_tensor *t, char buf[SHAPE_CHARS])
 void hs_quant_say_step(const hs_cli *cli, const hs_quant_plan *plan, size_t i, bool done)
 {
     const hs_quant_step *s = &plan->steps[i];
-    char dims[SHAPE_CHARS], a[24], b[24], error[40] = "";
+    char dims[SHAPE_CHARS], a[24], b[24], error[40] = "", weights[64] = "";
     hs_format_bytes(a, sizeof a, s->tensor->bytes);
     hs_format_bytes(b, sizeof b, s->bytes);
     if (s->from == s->to) {
@@ -32,8 +32,16 @@ void hs_quant_say_step(const hs_cli *cli, const hs_quant_plan *plan, size_t i, b
     }
     if (done)
         snprintf(error, sizeof error, ", error %.3g%%", 100 * s->rms_error);
-    hs_cli_note(cli, "[%3zu/%zu] %-28s {%s} %s -> %s, %s -> %s%s", i + 1, plan->n, s->tensor->name,
-                shape(s->tensor, dims), s->from->name, s->to->name, a, b, error);
+    if (s->importance == HS_IMPORTANCE_CHANNELS)
+        snprintf(weights, sizeof weights, ", importance of %" PRIu64 "/%" PRIu64 " channels",
+                 s->covered, s->tensor->ne[0]);
+    else if (plan->imatrix && s->to->encode_weighted)
+        snprintf(weights, sizeof weights, ", %s",
+                 s->importance == HS_IMPORTANCE_ROWS ? "importance by row has no effect"
+                                                     : "no importance");
+    hs_cli_note(cli, "[%3zu/%zu] %-28s {%s} %s -> %s, %s -> %s%s%s", i + 1, plan->n,
+                s->tensor->name, shape(s->tensor, dims), s->from->name, s->to->name, a, b, error,
+                weights);
 }
 
 void hs_quant_say_fallbacks(const hs_cli *cli, const hs_quant_plan *plan)
@@ -51,6 +59,9 @@ void hs_quant_say_fallbacks(const hs_cli *cli, const hs_quant_plan *plan)
         hs_cli_warn(cli, "%s: %s; it becomes %s", s->tensor->name, why, s->to->name);
         bytes += s->bytes;
     }
+    if (plan->imatrix && plan->n_weighted < plan->n_weighable)
+        hs_cli_warn(cli, "%zu of %zu quantized tensors are not in the importance matrix",
+                    plan->n_weighable - plan->n_weighted, plan->n_weighable);
     if (!plan->n_fallbacks)
         return;
     char a[24], b[24];
@@ -106,11 +117,15 @@ static json_t *step_json(const hs_quant_report *r, const hs_quant_step *s)
     for (uint32_t k = 0; k < s->tensor->n_dims; k++)
         json_array_append_new(dims, number(s->tensor->ne[k]));
     const bool known = s->from->decode && !r->dry_run;
-    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:f, s:b}", "name", text(s->tensor->name),
-                     "shape", dims, "type_before", s->from->name, "type_after", s->to->name,
-                     "bytes_before", number(s->tensor->bytes), "bytes_after", number(s->bytes),
-                     "rms_error", known ? json_real(s->rms_error) : json_null(), "bits_per_weight",
-                     bits_per_weight(s->bytes, s->elems), "fallback", s->to != s->wanted);
+    return json_pack(
+        "{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:f, s:b, s:o}", "name", text(s->tensor->name),
+        "shape", dims, "type_before", s->from->name, "type_after", s->to->name, "bytes_before",
+        number(s->tensor->bytes), "bytes_after", number(s->bytes), "rms_error",
+        known ? json_real(s->rms_error) : json_null(), "bits_per_weight",
+        bits_per_weight(s->bytes, s->elems), "fallback", s->to != s->wanted, "importance",
+        s->importance == HS_IMPORTANCE_CHANNELS
+            ? json_real((double)s->covered / (double)s->tensor->ne[0])
+            : json_null());
 }
 
 static json_t *report_json(const hs_quant_report *r, const hs_quant_plan *plan)
