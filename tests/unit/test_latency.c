@@ -305,6 +305,51 @@ static void test_batch(void **state)
     sim_case_fini(&c);
 }
 
+/* What a neuron is by kind of model: with predictors its three rows when it is active; without, the
+ * gate always; from a dense file the down row is F32 after its transposition, and a model that is
+ * always active reads all. */
+static void test_kinds(void **state)
+{
+    (void)state;
+    sim_shape shape = seven_b;
+    shape.n_layer = 1;
+    sim_case c;
+    sim_case_init(&c, &shape, 7);
+    read_machine(machines[1]);
+    const double row = 4096 / 32 * 18, f32 = 4096 * 4, cpu = 41e9, device = 324e9;
+    const hs_cost_layer *y;
+    hs_layer *l = &c.m->layer[0];
+
+    sim_case_machine(&c, &machine, 1);
+    y = c.cost.layer;
+    assert_true(y->always[HS_ON_CPU] == 0 && y->always[HS_ON_DEVICE] == 0);
+    assert_true(fabs(y->active[HS_ON_CPU] * cpu - 3 * row) < 1e-6);
+    assert_true(fabs(y->active[HS_ON_DEVICE] * device - 3 * row) < 1e-6);
+    assert_true(y->predictor[HS_ON_DEVICE] > 0);
+
+    c.m->has_predictors = false;
+    sim_case_machine(&c, &machine, 1);
+    y = c.cost.layer;
+    assert_true(fabs(y->always[HS_ON_CPU] * cpu - row) < 1e-6);
+    assert_true(fabs(y->active[HS_ON_DEVICE] * device - 2 * row) < 1e-6);
+    assert_true(y->predictor[HS_ON_CPU] == 0);
+
+    l->down = sim_mat(4096, shape.n_ff);
+    l->down_t = (hs_mat){0};
+    sim_case_machine(&c, &machine, 1);
+    y = c.cost.layer;
+    assert_true(fabs(y->active[HS_ON_CPU] * cpu - row - f32) < 1e-6);
+    assert_true(fabs(y->active[HS_ON_DEVICE] * device - row - f32) < 1e-6);
+
+    c.m->fn = HS_FN_SILU;
+    sim_case_machine(&c, &machine, 1);
+    y = c.cost.layer;
+    assert_true(y->active[HS_ON_CPU] == 0 && y->active[HS_ON_DEVICE] == 0);
+    assert_true(fabs(y->always[HS_ON_CPU] * cpu - 3 * row) < 1e-6);
+    assert_true(fabs(y->always[HS_ON_DEVICE] * device - 2 * row - f32) < 1e-6);
+    sim_case_fini(&c);
+}
+
 /* More memory is never slower, the plan is never slower than anybody else's with the same memory,
  * and both methods see the same optimum. */
 static void test_plans(void **state)
@@ -418,8 +463,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_brute_force), cmocka_unit_test(test_least),
-        cmocka_unit_test(test_batch),       cmocka_unit_test(test_plans),
-        cmocka_unit_test(test_simulator),
+        cmocka_unit_test(test_batch),       cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_plans),       cmocka_unit_test(test_simulator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

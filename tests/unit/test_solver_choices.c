@@ -140,6 +140,13 @@ static void test_screening(void **state)
     assert_int_equal(hs_solve_choices(&c, &q, &r, &err), HS_ERR_FAILED);
 }
 
+static uint64_t each_one(void *ud, uint32_t l, uint32_t n)
+{
+    (void)ud;
+    (void)l;
+    return n * UINT64_C(384);
+}
+
 /* The sort against its definition. */
 static void test_order(void **state)
 {
@@ -167,12 +174,46 @@ static void test_order(void **state)
     assert_int_equal(hs_solve_order(count, 0, order, NULL), HS_OK);
 }
 
+/* Reports E01, 28: twelve layers with one hot neuron each, whose number is the layer's; each comes
+ * back in its own layer, also where layer 10 sorts before layer 2 by name. */
+static void test_hot_neuron_of_each_layer(void **state)
+{
+    (void)state;
+    enum { LAYERS = 12, FF = 96, ONE = 384 };
+    int64_t count[LAYERS][FF] = {{0}};
+    int32_t order[LAYERS][FF];
+    hs_solve_problem *p;
+    hs_solve_result r;
+    hs_err err = {0};
+    for (int m = 0; m < 3; m++) {
+        assert_int_equal(hs_solve_problem_new(&p, LAYERS, LAYERS * ONE, &err), HS_OK);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            for (uint32_t i = 0; i < FF; i++)
+                count[l][i] = 1;
+            count[l][l] = 1000 + l;
+            assert_int_equal(hs_solve_order(count[l], FF, order[l], &err), HS_OK);
+            assert_int_equal(
+                hs_solve_problem_layer(p, l, FF, count[l], order[l], 1, 0, each_one, NULL, &err),
+                HS_OK);
+        }
+        const hs_solve_params q = {.method = (hs_solve_method)m, .time_limit = 30};
+        assert_int_equal(hs_solve(p, &q, &r, &err), HS_OK);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            assert_int_equal(r.groups[l], 1);
+            assert_int_equal(order[l][0], l);
+        }
+        hs_solve_result_fini(&r);
+        hs_solve_problem_free(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_brute_force),
         cmocka_unit_test(test_screening),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_hot_neuron_of_each_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
  * halves of that layer run one after the other. */
 #include "tools/solver/cost.h"
 
+#include "runtime/split.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -31,12 +33,19 @@ static double one_row(const maker *k, int place, const hs_mat *w, bool sparse)
     return (double)w->row_bytes / rate(k, place, w->dtype, sparse);
 }
 
-/* The down projection by neuron; a dense file's column counts like a row. */
+/* The down projection by neuron.  A dense file's is transposed at load for the neuron path, and
+ * block types become F32 by that; only a CPU that skips nothing reads it as it is. */
 static double one_down(const maker *k, int place, const hs_layer *y, bool sparse)
 {
     if (y->down_t.data)
         return one_row(k, place, &y->down_t, sparse);
-    return (double)hs_mat_bytes(&y->down) / k->m->n_ff / rate(k, place, y->down.dtype, sparse);
+    if (!sparse && place == HS_ON_CPU)
+        return (double)hs_mat_bytes(&y->down) / k->m->n_ff / rate(k, place, y->down.dtype, false);
+    const hs_dtype t = hs_transposed_type(y->down.dtype);
+    uint64_t bytes = 0;
+    if (!hs_dtype_row_bytes(t, k->m->n_embd, &bytes))
+        bytes = (uint64_t)k->m->n_embd * 4;
+    return (double)bytes / rate(k, place, t, sparse);
 }
 
 /* What `--sparsity auto` makes of layer l. */
