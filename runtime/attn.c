@@ -1,4 +1,4 @@
-/* Attention: projections for the whole batch, then token by token, one head per task.  A head
+/* Attention: projections for the whole batch, then one head per task, token by token.  A head
  * is computed from first to last position by one thread, so nothing depends on the thread
  * count.  Formulas: powerinfer-format.md 5.1 (RoPE on interleaved pairs, K stored after RoPE). */
 #include "runtime/session.h"
@@ -9,45 +9,49 @@
 typedef struct attend_job {
     hs_session *s;
     const uint8_t *k, *v; /* this layer's caches */
-    const float *q;       /* [n_head][head_dim], after RoPE */
+    const float *q;       /* [n][n_head][head_dim], after RoPE */
     float *o;
-    uint32_t len;
+    uint32_t first_len; /* what the first token sees; each later one sees one more */
+    size_t n;
 } attend_job;
 
-static void attend_heads(void *ud, int64_t begin, int64_t end)
+static void attend(const attend_job *j, size_t t, uint32_t h)
 {
-    const attend_job *j = ud;
     const hs_session *s = j->s;
     const hs_model *m = s->m;
     const hs_kernel_type *kt = &s->k.type[s->kv_type];
     const uint32_t d = m->head_dim, group = m->n_head / m->n_head_kv;
-    const uint64_t head_bytes = s->kv_row_bytes / m->n_head_kv;
+    const uint64_t at = (uint64_t)(h / group) * (s->kv_row_bytes / m->n_head_kv);
+    const uint64_t qo = ((uint64_t)t * m->n_head + h) * d;
     const float scale = 1.0f / sqrtf((float)d);
-    for (int64_t h = begin; h < end; h++) {
-        float *att = s->att + (uint64_t)h * s->n_ctx;
-        float *o = j->o + (uint64_t)h * d;
-        const uint64_t at = (uint64_t)h / group * head_bytes;
-        hs_kernel_tile(kt, &(hs_tile){.row = j->k + at,
-                                      .row_bytes = s->kv_row_bytes,
-                                      .n_rows = j->len,
-                                      .x = j->q + (uint64_t)h * d,
-                                      .n = 1,
-                                      .cols = d,
-                                      .y = att});
-        for (uint32_t t = 0; t < j->len; t++)
-            att[t] *= scale;
-        const float sum = s->k.exp_sum(att, att, s->k.max(att, j->len), j->len);
-        memset(o, 0, d * sizeof *o);
-        hs_kernel_axpy_rows(kt, &(hs_axpy_rows){.y = o,
-                                                .a = att,
-                                                .row = j->v + at,
-                                                .row_bytes = s->kv_row_bytes,
-                                                .n = j->len,
-                                                .end = d});
-        const float inv = 1.0f / sum;
-        for (uint32_t c = 0; c < d; c++)
-            o[c] *= inv;
-    }
+    const uint32_t len = j->first_len + (uint32_t)t;
+    float *att = s->att + (uint64_t)h * s->n_ctx, *o = j->o + qo;
+    hs_kernel_tile(kt, &(hs_tile){.row = j->k + at,
+                                  .row_bytes = s->kv_row_bytes,
+                                  .n_rows = len,
+                                  .x = j->q + qo,
+                                  .n = 1,
+                                  .cols = d,
+                                  .y = att});
+    for (uint32_t i = 0; i < len; i++)
+        att[i] *= scale;
+    const float sum = s->k.exp_sum(att, att, s->k.max(att, len), len);
+    memset(o, 0, d * sizeof *o);
+    hs_kernel_axpy_rows(
+        kt,
+        &(hs_axpy_rows){
+            .y = o, .a = att, .row = j->v + at, .row_bytes = s->kv_row_bytes, .n = len, .end = d});
+    const float inv = 1.0f / sum;
+    for (uint32_t c = 0; c < d; c++)
+        o[c] *= inv;
+}
+
+static void attend_heads(void *ud, int64_t begin, int64_t end)
+{
+    const attend_job *j = ud;
+    for (int64_t h = begin; h < end; h++)
+        for (size_t t = 0; t < j->n; t++)
+            attend(j, t, (uint32_t)h);
 }
 
 /* cs: cos and sin of each pair at this position. */
@@ -77,19 +81,28 @@ static const float *rope_at(const hs_session *s, uint32_t pos)
     return s->rope + (uint64_t)pos * s->m->rope_dim;
 }
 
-/* RoPE, store and attend for token t of the batch with the host's cache: q, kx, vx -> o. */
-static void attend_host(hs_session *s, uint32_t layer, size_t t)
+/* RoPE, store and attend for n tokens from token `first` of the batch on, with the host's cache:
+ * q, kx, vx -> o. */
+static void attend_host(hs_session *s, uint32_t layer, size_t first, size_t n)
 {
     const hs_model *m = s->m;
-    const uint32_t pos = s->pos + (uint32_t)t;
     const size_t qn = (size_t)m->n_head * m->head_dim, kn = (size_t)m->n_head_kv * m->head_dim;
     const uint64_t slot = (uint64_t)s->kv_slot[layer] * s->n_ctx * s->kv_row_bytes;
-    float *q = s->q + t * qn, *k = s->kx + t * kn;
-    rope(m, q, m->n_head, rope_at(s, pos));
-    rope(m, k, m->n_head_kv, rope_at(s, pos));
-    store(s, s->k_cache + slot, pos, k);
-    store(s, s->v_cache + slot, pos, s->vx + t * kn);
-    attend_job j = {s, s->k_cache + slot, s->v_cache + slot, q, s->o + t * qn, pos + 1};
+    for (size_t t = first; t < first + n; t++) {
+        const uint32_t pos = s->pos + (uint32_t)t;
+        float *k = s->kx + t * kn;
+        rope(m, s->q + t * qn, m->n_head, rope_at(s, pos));
+        rope(m, k, m->n_head_kv, rope_at(s, pos));
+        store(s, s->k_cache + slot, pos, k);
+        store(s, s->v_cache + slot, pos, s->vx + t * kn);
+    }
+    attend_job j = {s,
+                    s->k_cache + slot,
+                    s->v_cache + slot,
+                    s->q + first * qn,
+                    s->o + first * qn,
+                    s->pos + (uint32_t)first + 1,
+                    n};
     hs_pool_run(s->pool, m->n_head, 1, attend_heads, &j);
 }
 
@@ -100,11 +113,9 @@ static void attn_host(hs_session *s, uint32_t layer, size_t n)
     const size_t qn = (size_t)m->n_head * m->head_dim, kn = (size_t)m->n_head_kv * m->head_dim;
     for (size_t t = 0; t < n; t++)
         hs_rmsnorm(s, s->xn + t * m->n_embd, s->x + t * m->n_embd, y->attn_norm);
-    hs_matmul(s, &y->wq, s->xn, m->n_embd, s->q, qn, n);
-    hs_matmul(s, &y->wk, s->xn, m->n_embd, s->kx, kn, n);
-    hs_matmul(s, &y->wv, s->xn, m->n_embd, s->vx, kn, n);
-    for (size_t t = 0; t < n; t++)
-        attend_host(s, layer, t);
+    const hs_product p[] = {{&y->wq, s->q, qn}, {&y->wk, s->kx, kn}, {&y->wv, s->vx, kn}};
+    hs_matmuls(s, p, 3, s->xn, m->n_embd, n);
+    attend_host(s, layer, 0, n);
     hs_matmul(s, &y->wo, s->o, qn, s->y, m->n_embd, n);
 }
 
@@ -133,7 +144,7 @@ static hs_status attn_device(hs_session *s, uint32_t layer, size_t n, hs_err *er
             const hs_status st = sp->ops->sync(sp->dev, err);
             if (st != HS_OK)
                 return st;
-            attend_host(s, layer, t);
+            attend_host(s, layer, t, 1);
             sp->ops->send(sp->dev, sp->scratch.o, s->o + t * q_bytes / 4, q_bytes);
             a.stage = HS_DEV_ATTN_OUT;
             sp->ops->attn(sp->dev, &a);

@@ -11,71 +11,135 @@
 
 /* ---- the neuron path ------------------------------------------------------------------- */
 
+/* A chunk is `step` of the layer's neurons on this side; its lists start at its first neuron's
+ * place in s->act and s->zc.  With several tokens chunks are small: their rows are then read from
+ * memory once and from a near cache for the other tokens. */
 typedef struct neuron_job {
     hs_session *s;
     const hs_layer *y;
-    const float *xn;
-    const int32_t *cand;
-    float *z; /* [candidates] */
-    uint8_t *active;
+    const hs_mat *down;
+    const int32_t *host; /* this side's neurons, rising */
+    uint32_t n_host, step, n_chunks;
+    const float *xn;    /* [n][n_embd] */
+    const float *score; /* [n][n_ff], or NULL: all neurons are candidates */
+    size_t n;
+    float *out; /* [n][n_embd] */
+    /* [n][n_chunks] each: list lengths; activation output not 0; candidates. */
+    uint32_t *live, *active, *proposed;
 } neuron_job;
 
-/* Activation output and product of one neuron; the activation output is 0 when inactive. */
-static float neuron(const hs_session *s, const hs_layer *y, const float *xn, int32_t id,
-                    bool *active)
+static void list_dots(const neuron_job *j, const hs_mat *w, size_t t, const int32_t *id, size_t n,
+                      float *y)
 {
-    const hs_model *m = s->m;
-    const float g = s->k.type[y->gate.dtype].dot(hs_mat_row(&y->gate, (uint64_t)id), xn,
-                                                 hs_q8_at(s, 0), m->n_embd);
-    const float a = hs_act_gate(m->fn, m->fn_param, g);
-    *active = a != 0;
-    if (!*active)
-        return 0;
-    const float u = hs_act_up(m->fn, s->k.type[y->up.dtype].dot(hs_mat_row(&y->up, (uint64_t)id),
-                                                                xn, hs_q8_at(s, 0), m->n_embd));
-    if (m->fn == HS_FN_DRELU)
-        *active = u != 0;
-    return a * u;
+    hs_kernel_tile(&j->s->k.type[w->dtype], &(hs_tile){.row = w->data,
+                                                       .row_bytes = w->row_bytes,
+                                                       .n_rows = n,
+                                                       .id = id,
+                                                       .x = j->xn + t * j->s->m->n_embd,
+                                                       .q = hs_q8_at(j->s, t),
+                                                       .n = 1,
+                                                       .cols = w->cols,
+                                                       .y = y});
 }
 
-static void neuron_range(void *ud, int64_t begin, int64_t end)
+/* Without a predictor every token needs every gate: all at once, into z. */
+static void chunk_gates(const neuron_job *j, uint32_t begin, uint32_t n)
+{
+    const hs_session *s = j->s;
+    const hs_mat *w = &j->y->gate;
+    hs_kernel_tile(&s->k.type[w->dtype], &(hs_tile){.row = w->data,
+                                                    .row_bytes = w->row_bytes,
+                                                    .n_rows = n,
+                                                    .id = j->host + begin,
+                                                    .x = j->xn,
+                                                    .q = hs_q8_at(s, 0),
+                                                    .ldx = s->m->n_embd,
+                                                    .ldq = s->q8_cols,
+                                                    .n = j->n,
+                                                    .cols = w->cols,
+                                                    .y = s->zc + begin,
+                                                    .ldy = s->m->n_ff});
+}
+
+/* The list of one chunk and token: candidates, then those with a gate, then those with a product.
+ * It shrinks in place. */
+static void neuron_list(const neuron_job *j, size_t t, uint32_t chunk, uint32_t begin, uint32_t end)
+{
+    const hs_session *s = j->s;
+    const hs_model *m = s->m;
+    const size_t at = t * m->n_ff + begin, slot = t * j->n_chunks + chunk;
+    int32_t *id = s->act + at;
+    float *z = s->zc + at, *u = s->g + at; /* g is the dense path's */
+    uint32_t n = 0, k = 0, live = 0, active = 0;
+    for (uint32_t i = begin; i < end; i++)
+        /* Not (score < threshold): a NaN score counts as active, as everywhere in the field. */
+        if (!j->score || !(j->score[t * m->n_ff + (size_t)j->host[i]] < s->threshold))
+            id[n++] = j->host[i];
+    if (j->score)
+        list_dots(j, &j->y->gate, t, id, n, z);
+    for (uint32_t i = 0; i < n; i++) {
+        const float a = hs_act_gate(m->fn, m->fn_param, z[i]);
+        if (a != 0) {
+            id[k] = id[i];
+            z[k++] = a;
+        }
+    }
+    list_dots(j, &j->y->up, t, id, k, u);
+    for (uint32_t i = 0; i < k; i++) {
+        const float v = hs_act_up(m->fn, u[i]), product = z[i] * v;
+        active += m->fn != HS_FN_DRELU || v != 0;
+        if (product != 0) {
+            id[live] = id[i];
+            z[live++] = product;
+        }
+    }
+    j->proposed[slot] = n;
+    j->active[slot] = active;
+    j->live[slot] = live;
+}
+
+static void neuron_chunks(void *ud, int64_t begin, int64_t end)
 {
     const neuron_job *j = ud;
-    for (int64_t i = begin; i < end; i++) {
-        bool active;
-        j->z[i] = neuron(j->s, j->y, j->xn, j->cand[i], &active);
-        j->active[i] = active;
+    for (int64_t c = begin; c < end; c++) {
+        const uint32_t from = (uint32_t)c * j->step;
+        const uint32_t n = j->n_host - from < j->step ? j->n_host - from : j->step;
+        if (!j->score)
+            chunk_gates(j, from, n);
+        for (size_t t = 0; t < j->n; t++)
+            neuron_list(j, t, (uint32_t)c, from, from + n);
     }
 }
 
-typedef struct down_job {
-    const hs_session *s;
-    const hs_mat *d;
-    const int32_t *id;
-    const float *z;
-    uint32_t n;
-    float *out;
-} down_job;
-
-static void down_columns(void *ud, int64_t begin, int64_t end)
+/* out = sum of z * down row over all lists, neurons rising. */
+static void down_chunks(void *ud, int64_t begin, int64_t end)
 {
-    const down_job *j = ud;
-    const hs_kernel_type *kt = &j->s->k.type[j->d->dtype];
-    memset(j->out + begin, 0, (size_t)(end - begin) * sizeof *j->out);
-    for (uint32_t i = 0; i < j->n; i++)
-        kt->axpy(j->out, j->z[i], hs_mat_row(j->d, (uint64_t)j->id[i]), (size_t)begin, (size_t)end);
+    const neuron_job *j = ud;
+    const hs_session *s = j->s;
+    for (size_t t = 0; t < j->n; t++)
+        memset(j->out + t * s->m->n_embd + begin, 0, (size_t)(end - begin) * sizeof *j->out);
+    for (uint32_t c = 0; c < j->n_chunks; c++)
+        for (size_t t = 0; t < j->n; t++) {
+            const size_t at = t * s->m->n_ff + (size_t)c * j->step;
+            hs_kernel_axpy_rows(&s->k.type[j->down->dtype],
+                                &(hs_axpy_rows){.y = j->out + t * s->m->n_embd,
+                                                .a = s->zc + at,
+                                                .row = j->down->data,
+                                                .row_bytes = j->down->row_bytes,
+                                                .id = s->act + at,
+                                                .n = j->live[t * j->n_chunks + c],
+                                                .begin = (size_t)begin,
+                                                .end = (size_t)end});
+        }
 }
 
-/* out[n_embd] = sum of z[i] * down row id[i], ids rising. */
-static void down_rows(hs_session *s, const hs_mat *d, const int32_t *id, const float *z, uint32_t n,
-                      float *out)
+/* Columns of the down product that one task takes. */
+static int64_t down_step(const hs_session *s, const hs_mat *d)
 {
     const uint32_t block = hs_dtype_get(d->dtype)->block_elems;
-    int64_t step = s->m->n_embd / (2 * hs_pool_size(s->pool));
     const int64_t unit = block > 64 ? block : 64;
-    step = step / unit * unit;
-    down_job j = {s, d, id, z, n, out};
-    hs_pool_run(s->pool, s->m->n_embd, step < unit ? unit : step, down_columns, &j);
+    const int64_t step = s->m->n_embd / (2 * hs_pool_size(s->pool)) / unit * unit;
+    return step < unit ? unit : step;
 }
 
 static bool needs_q8(const hs_session *s, const hs_layer *y)
@@ -83,32 +147,40 @@ static bool needs_q8(const hs_session *s, const hs_layer *y)
     return s->k.type[y->gate.dtype].act == HS_ACT_Q8 || s->k.type[y->up.dtype].act == HS_ACT_Q8;
 }
 
-/* The CPU's neurons for one token: xn -> out; score is NULL without a predictor. */
+/* The CPU's neurons for n tokens: xn -> out; score is NULL without a predictor. */
 static void neurons_host(hs_session *s, uint32_t layer, const float *xn, const float *score,
-                         float *out)
+                         float *out, size_t n)
 {
     const hs_split_layer *sl = &s->split->layer[layer];
     const hs_layer *y = &s->m->layer[layer];
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < sl->n_host; i++)
-        /* Not (score < threshold): a NaN score counts as active, as everywhere in the field. */
-        if (!score || !(score[sl->host[i]] < s->threshold))
-            s->cand[n++] = sl->host[i];
-    if (n && needs_q8(s, y))
-        hs_quantize_batch(s, xn, 0, s->m->n_embd, 1);
-    uint8_t *flags = (uint8_t *)s->u; /* the dense path's buffer is free here */
-    neuron_job j = {s, y, xn, s->cand, s->zc, flags};
-    const int64_t step = n / (4 * (uint32_t)hs_pool_size(s->pool)) + 1;
-    hs_pool_run(s->pool, n, step < 8 ? 8 : step, neuron_range, &j);
-    uint32_t k = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        s->count[layer].cpu_active += flags[i];
-        if (s->zc[i] != 0) {
-            s->act[k] = s->cand[i];
-            s->zc[k++] = s->zc[i];
-        }
+    if (sl->n_host && needs_q8(s, y))
+        hs_quantize_batch(s, xn, s->m->n_embd, s->m->n_embd, n);
+    /* One token: few chunks, of whole rows in flight.  The numbers do not depend on it. */
+    uint32_t step = sl->n_host / (4 * (uint32_t)hs_pool_size(s->pool)) + 1;
+    if (n > 1 || step < HS_FFN_CHUNK)
+        step = HS_FFN_CHUNK;
+    const uint32_t n_chunks = sl->n_host / step + (sl->n_host % step != 0);
+    neuron_job j = {.s = s,
+                    .y = y,
+                    .down = &s->down_t[layer],
+                    .host = sl->host,
+                    .n_host = sl->n_host,
+                    .step = step,
+                    .n_chunks = n_chunks,
+                    .xn = xn,
+                    .score = score,
+                    .n = n,
+                    .out = out,
+                    .live = s->chunk,
+                    .active = s->chunk + n * n_chunks,
+                    .proposed = s->chunk + 2 * n * n_chunks};
+    hs_pool_run(s->pool, n_chunks, 1, neuron_chunks, &j);
+    hs_pool_run(s->pool, s->m->n_embd, down_step(s, j.down), down_chunks, &j);
+    for (size_t i = 0; i < n * n_chunks; i++) {
+        s->count[layer].cpu_active += j.active[i];
+        if (sl->n_host == s->m->n_ff)
+            s->count[layer].predicted += j.proposed[i];
     }
-    down_rows(s, &s->down_t[layer], s->act, s->zc, k, out);
 }
 
 /* The device's share of one token is queued; what the host needs back arrives with sync. */
@@ -149,7 +221,7 @@ static hs_status neurons_token(hs_session *s, uint32_t layer, const float *x, co
         queue_device(s, layer, x, xn, score, masked, &device_active);
     if (remote_score && (st = s->split->ops->sync(s->split->dev, err)) != HS_OK)
         return st;
-    neurons_host(s, layer, xn, masked ? score : NULL, out);
+    neurons_host(s, layer, xn, masked ? score : NULL, out, 1);
     if (device && !remote_score && (st = s->split->ops->sync(s->split->dev, err)) != HS_OK)
         return st;
     if (sl->n_device)
@@ -158,8 +230,9 @@ static hs_status neurons_token(hs_session *s, uint32_t layer, const float *x, co
     hs_layer_counts *c = &s->count[layer];
     c->tokens++;
     c->device_active += device_active;
-    for (uint32_t i = 0; i < s->m->n_ff; i++)
-        c->predicted += !masked || !(score[i] < s->threshold);
+    if (sl->n_host < s->m->n_ff) /* else neurons_host has counted them */
+        for (uint32_t i = 0; i < s->m->n_ff; i++)
+            c->predicted += !masked || !(score[i] < s->threshold);
     return HS_OK;
 }
 
@@ -174,6 +247,11 @@ static hs_status ffn_neurons(hs_session *s, uint32_t layer, size_t n, hs_err *er
         for (size_t i = 0; i < n * y->fc1.rows; i++)
             s->hid[i] = hs_act_gate(HS_FN_RELU, 0, s->hid[i]);
         hs_matmul(s, &y->fc2, s->hid, y->fc1.rows, s->score, m->n_ff, n);
+    }
+    if (!s->split->layer[layer].n_device && !(masked && s->split->layer[layer].predictor)) {
+        neurons_host(s, layer, s->xn, masked ? s->score : NULL, s->y, n);
+        s->count[layer].tokens += n;
+        return HS_OK;
     }
     for (size_t t = 0; t < n; t++) {
         const hs_status st = neurons_token(s, layer, s->x + t * m->n_embd, s->xn + t * m->n_embd,
@@ -202,23 +280,36 @@ static uint64_t activate(const hs_model *m, float *g, float *u, size_t n)
     return active;
 }
 
-static void down_dense(hs_session *s, uint32_t layer, const float *z, float *out)
+/* The down product of n tokens through rows by neuron: one chunk that is the whole list. */
+static void down_dense(hs_session *s, uint32_t layer, size_t n)
 {
-    uint32_t k = 0;
-    for (uint32_t i = 0; i < s->m->n_ff; i++)
-        if (z[i] != 0) {
-            s->act[k] = (int32_t)i;
-            s->zc[k++] = z[i];
-        }
-    down_rows(s, &s->down_t[layer], s->act, s->zc, k, out);
+    const uint32_t n_ff = s->m->n_ff;
+    for (size_t t = 0; t < n; t++) {
+        const float *z = s->g + t * n_ff;
+        uint32_t k = 0;
+        for (uint32_t i = 0; i < n_ff; i++)
+            if (z[i] != 0) {
+                s->act[t * n_ff + k] = (int32_t)i;
+                s->zc[t * n_ff + k++] = z[i];
+            }
+        s->chunk[t] = k;
+    }
+    neuron_job j = {.s = s,
+                    .down = &s->down_t[layer],
+                    .step = n_ff,
+                    .n_chunks = 1,
+                    .n = n,
+                    .out = s->y,
+                    .live = s->chunk};
+    hs_pool_run(s->pool, s->m->n_embd, down_step(s, j.down), down_chunks, &j);
 }
 
 static void ffn_dense(hs_session *s, uint32_t layer, size_t n)
 {
     const hs_model *m = s->m;
     const hs_layer *y = &m->layer[layer];
-    hs_matmul(s, &y->gate, s->xn, m->n_embd, s->g, m->n_ff, n);
-    hs_matmul(s, &y->up, s->xn, m->n_embd, s->u, m->n_ff, n);
+    const hs_product p[] = {{&y->gate, s->g, m->n_ff}, {&y->up, s->u, m->n_ff}};
+    hs_matmuls(s, p, 2, s->xn, m->n_embd, n);
     for (size_t t = 0; t < n; t++) {
         float *g = s->g + t * m->n_ff, *u = s->u + t * m->n_ff;
         s->count[layer].cpu_active += activate(m, g, u, m->n_ff);
@@ -226,10 +317,10 @@ static void ffn_dense(hs_session *s, uint32_t layer, size_t n)
         s->count[layer].tokens++;
         if (s->observe)
             s->observe(s->observe_ud, layer, s->pos + t, u);
-        if (!y->down.data)
-            down_dense(s, layer, g, s->y + t * m->n_embd);
     }
-    if (y->down.data)
+    if (!y->down.data)
+        down_dense(s, layer, n);
+    else
         hs_matmul(s, &y->down, s->g, m->n_ff, s->y, m->n_embd, n);
 }
 

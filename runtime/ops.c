@@ -6,37 +6,50 @@
 
 typedef struct matmul_job {
     const hs_session *s;
-    const hs_kernel_type *kt;
-    const hs_mat *w;
+    const hs_product *p;
+    size_t n_products;
     const float *x;
-    float *y;
-    size_t ldx, ldy, n;
+    size_t ldx, n;
 } matmul_job;
 
 /* What the rows of one tile may take: they are read once for every few tokens and should come
  * from a near cache. */
 enum { tile_bytes = 32 * 1024 };
 
-static void matmul_rows(void *ud, int64_t begin, int64_t end)
+static void product_rows(const matmul_job *j, const hs_product *p, uint64_t begin, uint64_t end)
 {
-    const matmul_job *j = ud;
-    const uint64_t row_bytes = j->w->row_bytes;
-    const int64_t step = j->n == 1                    ? end - begin
-                         : row_bytes < tile_bytes / 4 ? tile_bytes / (int64_t)row_bytes
-                                                      : 4;
+    const uint64_t row_bytes = p->w->row_bytes;
+    const uint64_t step = j->n == 1                    ? end - begin
+                          : row_bytes < tile_bytes / 4 ? tile_bytes / row_bytes
+                                                       : 4;
     hs_tile t = {.row_bytes = row_bytes,
                  .x = j->x,
                  .q = hs_q8_at(j->s, 0),
                  .ldx = j->ldx,
                  .ldq = j->s->q8_cols,
                  .n = j->n,
-                 .cols = j->w->cols,
-                 .ldy = j->ldy};
-    for (int64_t r = begin; r < end; r += step) {
-        t.row = hs_mat_row(j->w, (uint64_t)r);
-        t.n_rows = (size_t)(end - r < step ? end - r : step);
-        t.y = j->y + r;
-        hs_kernel_tile(j->kt, &t);
+                 .cols = p->w->cols,
+                 .ldy = p->ldy};
+    for (uint64_t r = begin; r < end; r += step) {
+        t.row = hs_mat_row(p->w, r);
+        t.n_rows = end - r < step ? end - r : step;
+        t.y = p->y + r;
+        hs_kernel_tile(&j->s->k.type[p->w->dtype], &t);
+    }
+}
+
+/* The rows of all products count as one range. */
+static void matmul_rows(void *ud, int64_t begin, int64_t end)
+{
+    const matmul_job *j = ud;
+    uint64_t first = 0;
+    for (size_t i = 0; i < j->n_products; i++) {
+        const uint64_t rows = j->p[i].w->rows;
+        const uint64_t b = (uint64_t)begin > first ? (uint64_t)begin - first : 0;
+        const uint64_t e = (uint64_t)end > first ? (uint64_t)end - first : 0;
+        if (b < rows && e > b)
+            product_rows(j, &j->p[i], b, e < rows ? e : rows);
+        first += rows;
     }
 }
 
@@ -46,17 +59,29 @@ void hs_quantize_batch(hs_session *s, const float *x, size_t ldx, size_t cols, s
         s->k.quantize_q8(hs_q8_at(s, t), x + t * ldx, cols);
 }
 
+void hs_matmuls(hs_session *s, const hs_product *p, size_t n_products, const float *x, size_t ldx,
+                size_t n)
+{
+    bool q8 = false;
+    int64_t rows = 0;
+    for (size_t i = 0; i < n_products; i++) {
+        q8 = q8 || s->k.type[p[i].w->dtype].act == HS_ACT_Q8;
+        rows += p[i].w->rows;
+    }
+    if (q8)
+        hs_quantize_batch(s, x, ldx, p[0].w->cols, n);
+    matmul_job j = {s, p, n_products, x, ldx, n};
+    /* Ranges of at least 16 rows: fewer would cost more in hand-over than in arithmetic. */
+    const int64_t step = rows / (4 * (int64_t)hs_pool_size(s->pool)) + 1;
+    hs_pool_run(s->pool, rows, step < 16 ? 16 : (step + 3) / 4 * 4, matmul_rows, &j);
+}
+
 void hs_matmul(hs_session *s, const hs_mat *w, const float *x, size_t ldx, float *y, size_t ldy,
                size_t n)
 {
-    const hs_kernel_type *kt = &s->k.type[w->dtype];
-    if (kt->act == HS_ACT_Q8)
-        hs_quantize_batch(s, x, ldx, w->cols, n);
-    matmul_job j = {s, kt, w, x, NULL, ldx, ldy, n};
-    j.y = y;
-    /* Ranges of at least 16 rows: fewer would cost more in hand-over than in arithmetic. */
-    const int64_t step = w->rows / (4 * hs_pool_size(s->pool)) + 1;
-    hs_pool_run(s->pool, w->rows, step < 16 ? 16 : step, matmul_rows, &j);
+    hs_product p = {w, NULL, ldy};
+    p.y = y;
+    hs_matmuls(s, &p, 1, x, ldx, n);
 }
 
 float hs_rmsnorm(const hs_session *s, float *out, const float *x, const float *w)

@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-enum { HS_MAX_BATCH = 64, HS_MAX_NOTES = 16 };
+/* HS_FFN_CHUNK: the fewest neurons that one task of the sparse path takes. */
+enum { HS_MAX_BATCH = 64, HS_MAX_NOTES = 16, HS_FFN_CHUNK = 64 };
 
 typedef struct hs_layer_counts {
     uint64_t tokens, predicted, cpu_active, device_active;
@@ -43,18 +44,19 @@ struct hs_session {
     /* Scratch, all in one block; B = HS_MAX_BATCH. */
     void *block;
     uint64_t block_bytes;
-    float *x, *xn, *y;   /* [B][n_embd] */
-    float *q, *o;        /* [B][n_head*head_dim] */
-    float *kx, *vx;      /* [B][n_head_kv*head_dim] */
-    float *g, *u;        /* [B][n_ff]   gate and up products, dense path */
-    float *hid;          /* [B][max predictor width] */
-    float *score;        /* [B][n_ff] */
-    float *att;          /* [n_head][n_ctx] */
-    float *zc;           /* [n_ff]      values of the active list */
-    int32_t *cand, *act; /* [n_ff]      candidate and active neurons */
-    float *ydev;         /* [n_embd] */
-    int8_t *q8;          /* [B][max cols] */
-    float *q8d;          /* [B][max cols / 32] */
+    float *x, *xn, *y; /* [B][n_embd] */
+    float *q, *o;      /* [B][n_head*head_dim] */
+    float *kx, *vx;    /* [B][n_head_kv*head_dim] */
+    float *g, *u;      /* [B][n_ff]   gate and up products, dense path */
+    float *hid;        /* [B][max predictor width] */
+    float *score;      /* [B][n_ff] */
+    float *att;        /* [n_head][n_ctx] */
+    float *zc;         /* [B][n_ff]   values of the active lists, at the place of their chunk */
+    int32_t *act;      /* [B][n_ff]   active neurons, likewise */
+    uint32_t *chunk;   /* [B][chunks] lengths of the lists */
+    float *ydev;       /* [n_embd] */
+    int8_t *q8;        /* [B][max cols] */
+    float *q8d;        /* [B][max cols / 32] */
     uint64_t q8_cols;
     float *logits; /* [n_vocab] */
 
@@ -68,6 +70,15 @@ struct hs_session {
 /* y[t][r] = W row r . x[t] for n tokens; x is [n][ldx], y is [n][ldy]. */
 void hs_matmul(hs_session *s, const hs_mat *w, const float *x, size_t ldx, float *y, size_t ldy,
                size_t n);
+/* Products of the same activations with several matrices, in one go of the thread pool. */
+typedef struct hs_product {
+    const hs_mat *w;
+    float *y;
+    size_t ldy;
+} hs_product;
+enum { HS_MAX_PRODUCTS = 3 };
+void hs_matmuls(hs_session *s, const hs_product *p, size_t n_products, const float *x, size_t ldx,
+                size_t n);
 /* RMSNorm of one vector; returns the mean square, which is not finite when x is not. */
 float hs_rmsnorm(const hs_session *s, float *out, const float *x, const float *w);
 /* Quantize x[n][ldx] (cols elements each) into the session's q8 buffers. */
