@@ -59,6 +59,12 @@ jansson := $(call probe,jansson.h,-ljansson)
 zlib    := $(call probe,zlib.h,-lz)
 glpk    := $(call probe,glpk.h,-lglpk)
 gsl     := $(call probe,gsl/gsl_statistics.h,-lgsl -lgslcblas)
+# MPI for hotset-profile: found through its compiler wrapper; MPI=0 leaves it out.
+MPICC       ?= mpicc
+mpi_cflags  := $(patsubst -I%,-isystem%,$(filter -I%,$(shell $(MPICC) --showme:compile 2>/dev/null)))
+mpi_ldlibs  := $(shell $(MPICC) --showme:link 2>/dev/null)
+MPI         ?= $(shell printf '\043include <mpi.h>\nint main(void){return MPI_Finalize();}\n' | $(CC) $(mpi_cflags) -o /dev/null -x c - -x none $(LDFLAGS) $(mpi_ldlibs) 2>/dev/null && echo 1)
+mpi         := $(filter 1,$(MPI))
 cmocka  := $(call probe,stdarg.h>\n\043include <stddef.h>\n\043include <stdint.h>\n\043include <setjmp.h>\n\043include <cmocka.h,-lcmocka)
 
 # --- sources --------------------------------------------------------------
@@ -83,8 +89,10 @@ hs_ldlibs   := -larchive -ljansson -lz -lm
 # Each folder of tools/ is a program (its main.c) and an archive (its other files, which tests
 # link too).  The program of tools/solver is hotset-solve.
 tool_dirs    := $(sort $(patsubst tools/%/,%,$(dir $(wildcard tools/*/*.c))))
-libs_profile := -lgsl -lgslcblas
+libs_profile := -lgsl -lgslcblas $(if $(mpi),$(mpi_ldlibs))
 libs_solver  := -lglpk
+# One of the two is built.
+off_src      := tools/profile/ranks_$(if $(mpi),one,mpi).c
 unbuilt      := $(if $(gsl),,profile) $(if $(glpk),,solver)
 built_dirs   := $(filter-out $(unbuilt),$(tool_dirs))
 program      = $(BUILD)/bin/hotset-$(if $(filter solver,$(1)),solve,$(1))
@@ -107,7 +115,7 @@ missing_libs := $(if $(archive),,libarchive-dev) $(if $(jansson),,libjansson-dev
 missing_libs := $(strip $(missing_libs))
 
 all: $(if $(missing_libs),missing,$(programs))  ## build the programs
-	@echo "cuda: $(if $(filter 1,$(CUDA)),$(NVCC),no (emu only))   glpk: $(if $(glpk),yes,no: hotset-solve is not built)   gsl: $(if $(gsl),yes,no: hotset-profile is not built)   cmocka: $(if $(cmocka),yes,no: unit tests are not built)"
+	@echo "cuda: $(if $(filter 1,$(CUDA)),$(NVCC),no (emu only))   glpk: $(if $(glpk),yes,no: hotset-solve is not built)   gsl: $(if $(gsl),yes,no: hotset-profile is not built)   mpi: $(if $(mpi),yes,no)   cmocka: $(if $(cmocka),yes,no: unit tests are not built)"
 
 missing:
 	@echo "missing libraries: $(missing_libs); run scripts/deps, or install them" >&2; exit 1
@@ -122,12 +130,13 @@ $(BUILD)/obj/runtime/%_avx512.o: hs_isa := $(hs_isa_all)
 endif
 # Parsers face hostile bytes: no silent narrowing there.
 $(BUILD)/obj/formats/%.o:        hs_cflags += -Wconversion
+$(BUILD)/obj/tools/profile/ranks_mpi.o: hs_cppflags += $(mpi_cflags)
 
 # Rebuild everything when the flags change, the archives when a source file comes or goes.
 flags := $(CC) $(CXX) $(hs_cppflags) $(CPPFLAGS) $(hs_cflags) $(CFLAGS) $(CXXFLAGS) $(nvcc_flags)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(flags)' | cmp -s - $@ || echo '$(flags)' > $@
-sources := $(runtime_obj) $(formats_src) $(wildcard tools/*/*.c)
+sources := $(runtime_obj) $(formats_src) $(filter-out $(off_src),$(wildcard tools/*/*.c))
 $(BUILD)/sources: FORCE
 	@mkdir -p $(@D); echo '$(sources)' | cmp -s - $@ || echo '$(sources)' > $@
 
@@ -149,7 +158,7 @@ $(BUILD)/obj/%.cuda.o: %.cu $(BUILD)/flags
 $(BUILD)/libformats.a: $(call obj,$(formats_src))
 $(BUILD)/libruntime.a: $(runtime_obj)
 $(BUILD)/libcli.a: $(call obj,$(cli_src))
-$(foreach t,$(tool_dirs),$(eval $(BUILD)/libtool-$(t).a: $(call obj,$(filter-out %/main.c,$(sort $(wildcard tools/$(t)/*.c))))))
+$(foreach t,$(tool_dirs),$(eval $(BUILD)/libtool-$(t).a: $(call obj,$(filter-out %/main.c $(off_src),$(sort $(wildcard tools/$(t)/*.c))))))
 # What a program outside this tree links: both layers in one archive.
 $(BUILD)/libhotset.a: $(call obj,$(formats_src)) $(runtime_obj)
 $(BUILD)/%.a: $(BUILD)/sources
@@ -283,7 +292,7 @@ lint:  ## headers stand alone in C and C++; clang-tidy; formatting
 	    $(CC) $(hs_cppflags) -std=c11 -Wall -Wextra -fsyntax-only -x c $$h && \
 	    $(CXX) $(hs_cppflags) -std=c++17 -Wall -Wextra -fsyntax-only -x c++ $$h || exit 1; done
 	@clang-format --dry-run -Werror $(styled)
-	@printf '%s\n' $(filter-out tests/%,$(c_files)) | xargs -P $$(nproc) -n 1 sh -c 'clang-tidy --quiet "$$@" -- $(hs_cppflags) -std=c11 $(hs_isa_all) 2>/dev/null' tidy
+	@printf '%s\n' $(filter-out tests/% $(off_src),$(c_files)) | xargs -P $$(nproc) -n 1 sh -c 'clang-tidy --quiet "$$@" -- $(hs_cppflags) $(mpi_cflags) -std=c11 $(hs_isa_all) 2>/dev/null' tidy
 	@echo "lint ok"
 format:  ## clang-format in place
 	clang-format -i $(styled)

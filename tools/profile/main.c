@@ -56,6 +56,8 @@ static int check_options(const hs_cli *cli, const options *o)
         return hs_cli_usage(cli, "--show writes no file");
     if (!o->show && !o->out)
         return hs_cli_usage(cli, "needs an output (-o)");
+    if (!run && hs_ranks_count(o->ranks) > 1)
+        return hs_cli_usage(cli, "only texts (-i) are shared by several processes");
     return -1;
 }
 
@@ -156,9 +158,9 @@ static const char *resume_from(const hs_cli *cli, const options *o, const char *
     return NULL;
 }
 
-static hs_status profile_with(hs_activation **a, const hs_cli *cli, const options *o,
-                              const char *partial, const hs_model *m, const hs_model_info *info,
-                              hs_texts *t, hs_err *err)
+/* Everything before the first chunk. */
+static hs_status prepare(hs_activation **a, const hs_cli *cli, const options *o, hs_count_job *job,
+                         const hs_model *m, const hs_model_info *info, hs_texts *t, hs_err *err)
 {
     if (info->relu_family && o->magnitude)
         return hs_fail(err, HS_ERR_USAGE,
@@ -169,9 +171,9 @@ static hs_status profile_with(hs_activation **a, const hs_cli *cli, const option
                     "%s is never zero: what counts as active is the strongest %ld %% of a layer's "
                     "activations",
                     info->activation, 100 - (o->magnitude ? strtol(o->magnitude, NULL, 10) : 50));
-    const char *from = resume_from(cli, o, partial);
-    const bool replace = cli->force || from == o->out;
-    hs_status s = check_outputs(o, replace, cli->force, err);
+    const char *from = job->from = resume_from(cli, o, job->partial);
+    job->replace = cli->force || from == o->out;
+    hs_status s = check_outputs(o, job->replace, cli->force, err);
     if (s == HS_OK && o->export_pt)
         s = hs_pt_export_check(o->export_pt, info->n_layer, cli->force, err);
     const uint32_t most = info->n_ctx_train && info->n_ctx_train < 4096 ? info->n_ctx_train : 4096;
@@ -186,20 +188,10 @@ static hs_status profile_with(hs_activation **a, const hs_cli *cli, const option
         s = begin(a, cli, o, m, info, t, from, err);
     if (s == HS_OK)
         s = hs_texts_tokenize(t, m, (uint64_t)o->chunks, cli->special, cli, err);
-    if (s != HS_OK)
-        return s;
-    hs_cli_note(cli, "%" PRIu64 " chunks of %" PRIu32 ", %" PRIu64 " positions", t->n_chunks,
-                t->n_ctx, hs_texts_positions(t, t->n_chunks));
-    const hs_count_job job = {.cli = cli,
-                              .model = m,
-                              .texts = t,
-                              .out = o->out,
-                              .partial = partial,
-                              .from = from,
-                              .replace = replace,
-                              .autosave_s = (double)o->autosave,
-                              .ranks = o->ranks};
-    return hs_count_run(*a, &job, err);
+    if (s == HS_OK)
+        hs_cli_note(cli, "%" PRIu64 " chunks of %" PRIu32 ", %" PRIu64 " positions", t->n_chunks,
+                    t->n_ctx, hs_texts_positions(t, t->n_chunks));
+    return s;
 }
 
 static hs_status profile(hs_activation **a, const hs_cli *cli, const options *o, hs_err *err)
@@ -213,8 +205,19 @@ static hs_status profile(hs_activation **a, const hs_cli *cli, const options *o,
         partial = NULL;
         s = hs_fail(err, HS_ERR_NOMEM, "out of memory");
     }
+    hs_count_job job = {.cli = cli,
+                        .model = m,
+                        .texts = &t,
+                        .out = o->out,
+                        .partial = partial,
+                        .autosave_s = (double)o->autosave,
+                        .ranks = o->ranks};
     if (s == HS_OK)
-        s = profile_with(a, cli, o, partial, m, &info, &t, err);
+        s = prepare(a, cli, o, &job, m, &info, &t, err);
+    /* No rank starts while another one cannot. */
+    s = hs_ranks_agree(o->ranks, s, err);
+    if (s == HS_OK)
+        s = hs_count_run(*a, &job, err);
     free(partial);
     hs_texts_free(&t);
     hs_model_free(m);
@@ -325,17 +328,41 @@ static hs_status work(const hs_cli *cli, const options *o, hs_err *err)
         s = import(&a, cli, o, err);
     else
         s = profile(&a, cli, o, err);
-    if (s == HS_OK)
+    if (s == HS_OK && hs_ranks_index(o->ranks) == 0)
         s = finish_outputs(cli, o, a, err);
-    if (s == HS_OK)
+    if (s == HS_OK && hs_ranks_index(o->ranks) == 0)
         s = print(cli, o, a, err);
+    s = hs_ranks_agree(o->ranks, s, err);
     hs_activation_free(a);
     return s;
+}
+
+/* One process speaks for all. */
+static bool silence(void)
+{
+    return freopen("/dev/null", "w", stdout) && freopen("/dev/null", "w", stderr);
+}
+
+/* Processes may have been given different options: when one stops here, all do.  `status` as
+ * after parsing: -1 to go on. */
+static int use_agreed(const hs_cli *cli, const options *o, int status)
+{
+    hs_err err = {0};
+    const bool mine = status > 0;
+    const hs_status s = hs_ranks_agree(
+        o->ranks, mine ? hs_fail(&err, HS_ERR_USAGE, "its options are wrong") : HS_OK, &err);
+    if (s == HS_OK || mine)
+        return status;
+    return hs_cli_fail(cli, &err);
 }
 
 int main(int argc, char **argv)
 {
     options o = {.autosave = 60};
+    hs_err mpi = {0};
+    const hs_status ranks = hs_ranks_open(&o.ranks, &mpi);
+    if (hs_ranks_index(o.ranks) > 0 && !silence())
+        return 1;
     const double big = 9007199254740992.0; /* 2^53: exact as a double */
     const hs_opt opts[] = {
         {HS_OPT_GROUP, .help = "Where the counts come from (one of these)"},
@@ -384,9 +411,13 @@ int main(int argc, char **argv)
         .has_output = true,
     };
     int status = hs_cli_parse(&cli, argc, argv);
-    if (status >= 0)
+    if (status >= 0) {
+        (void)use_agreed(&cli, &o, status);
+        hs_ranks_close(o.ranks);
         return status;
-    status = check_options(&cli, &o);
+    }
+    status = ranks == HS_OK ? check_options(&cli, &o) : hs_cli_fail(&cli, &mpi);
+    status = use_agreed(&cli, &o, status);
     if (status < 0) {
         hs_err err = {0};
         const hs_status s = work(&cli, &o, &err);
@@ -396,5 +427,6 @@ int main(int argc, char **argv)
     free(o.texts.v);
     free(o.merge.v);
     hs_cli_fini(&cli);
+    hs_ranks_close(o.ranks);
     return status;
 }
