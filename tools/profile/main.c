@@ -328,9 +328,10 @@ static hs_status work(const hs_cli *cli, const options *o, hs_err *err)
         s = import(&a, cli, o, err);
     else
         s = profile(&a, cli, o, err);
-    if (s == HS_OK && hs_ranks_index(o->ranks) == 0)
+    const bool speaks = a && hs_ranks_index(o->ranks) == 0;
+    if (s == HS_OK && speaks)
         s = finish_outputs(cli, o, a, err);
-    if (s == HS_OK && hs_ranks_index(o->ranks) == 0)
+    if (s == HS_OK && speaks)
         s = print(cli, o, a, err);
     s = hs_ranks_agree(o->ranks, s, err);
     hs_activation_free(a);
