@@ -43,7 +43,8 @@ typedef struct hs_dev_mat {
 typedef struct hs_dev_scratch {
     hs_buf x;       /* f32 [n_embd]   layer input / residual, sent by the host */
     hs_buf xn;      /* f32 [n_embd]   normalised input */
-    hs_buf y;       /* f32 [n_embd]   result of attn (before the residual) or ffn */
+    hs_buf y;       /* f32 [n_embd]   result of attn, before the residual */
+    hs_buf sum;     /* f64 [n_embd]   result of ffn: an order-free sum (mathx.h) */
     hs_buf q;       /* f32 [n_head * head_dim] */
     hs_buf k, v;    /* f32 [n_head_kv * head_dim] */
     hs_buf o;       /* f32 [n_head * head_dim]   attention output before wo */
@@ -81,9 +82,9 @@ typedef struct hs_dev_attn {
  *   score = has_predictor ? fc2 * relu(fc1 * x) : as sent (read only when masked)
  *   z[r] = active ? act_gate(gate[r].xn) * act_up(up[r].xn) : 0 for the n packed neurons,
  *          active: !(masked && score[id[r]] < threshold) and the gate's output is non-zero
- *   y   = sum over r ascending of z[r] * down[r], skipping z[r] == 0
+ *   sum = sum over r of hs_grid_product(z[r], down[r]), in any order
  *   count = number of neurons whose activation output is non-zero
- * With n == 0 only the predictor runs and y is zeroed. */
+ * With n == 0 only the predictor runs and sum is zeroed. */
 typedef struct hs_dev_ffn {
     const hs_dev_scratch *scratch;
     hs_buf norm;

@@ -2,9 +2,9 @@
  *
  * The neuron path works on a list: candidates (the CPU's neurons, under a predictor only those
  * whose score reaches the threshold), then gate, activation, up for the active ones, then the
- * down rows of the active ones, added in rising order with the columns split over threads.
- * Which neurons are in the list does not depend on where they are computed, so any placement
- * gives the same set. */
+ * down rows of the active ones, with the columns split over threads.  Which neurons are in the
+ * list does not depend on where they are computed, and the sum of their rows does not depend on
+ * its order (mathx.h): a placement changes no bit. */
 #include "runtime/session.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct neuron_job {
     const float *xn;    /* [n][n_embd] */
     const float *score; /* [n][n_ff], or NULL: all neurons are candidates */
     size_t n;
-    float *out; /* [n][n_embd] */
+    double *sum; /* [n][n_embd] */
     /* [n][n_chunks] each: list lengths; activation output not 0; candidates. */
     uint32_t *live, *active, *proposed;
 } neuron_job;
@@ -111,25 +111,20 @@ static void neuron_chunks(void *ud, int64_t begin, int64_t end)
     }
 }
 
-/* out = sum of z * down row over all lists, neurons rising. */
+/* sum += z * down row over all lists. */
 static void down_chunks(void *ud, int64_t begin, int64_t end)
 {
     const neuron_job *j = ud;
     const hs_session *s = j->s;
     for (size_t t = 0; t < j->n; t++)
-        memset(j->out + t * s->m->n_embd + begin, 0, (size_t)(end - begin) * sizeof *j->out);
+        memset(j->sum + t * s->m->n_embd + begin, 0, (size_t)(end - begin) * sizeof *j->sum);
     for (uint32_t c = 0; c < j->n_chunks; c++)
         for (size_t t = 0; t < j->n; t++) {
             const size_t at = t * s->m->n_ff + (size_t)c * j->step;
-            hs_kernel_axpy_rows(&s->k.type[j->down->dtype],
-                                &(hs_axpy_rows){.y = j->out + t * s->m->n_embd,
-                                                .a = s->zc + at,
-                                                .row = j->down->data,
-                                                .row_bytes = j->down->row_bytes,
-                                                .id = s->act + at,
-                                                .n = j->live[t * j->n_chunks + c],
-                                                .begin = (size_t)begin,
-                                                .end = (size_t)end});
+            for (uint32_t i = 0; i < j->live[t * j->n_chunks + c]; i++)
+                hs_kernel_accumulate(&s->k, j->down->dtype, j->sum + t * s->m->n_embd,
+                                     s->zc[at + i], hs_mat_row(j->down, (uint64_t)s->act[at + i]),
+                                     (size_t)begin, (size_t)end);
         }
 }
 
@@ -142,14 +137,20 @@ static int64_t down_step(const hs_session *s, const hs_mat *d)
     return step < unit ? unit : step;
 }
 
+static void round_sums(hs_session *s, size_t n)
+{
+    for (size_t i = 0; i < n * s->m->n_embd; i++)
+        s->y[i] = (float)s->sum[i];
+}
+
 static bool needs_q8(const hs_session *s, const hs_layer *y)
 {
     return s->k.type[y->gate.dtype].act == HS_ACT_Q8 || s->k.type[y->up.dtype].act == HS_ACT_Q8;
 }
 
-/* The CPU's neurons for n tokens: xn -> out; score is NULL without a predictor. */
+/* The CPU's neurons for n tokens: xn -> s->sum; score is NULL without a predictor. */
 static void neurons_host(hs_session *s, uint32_t layer, const float *xn, const float *score,
-                         float *out, size_t n)
+                         size_t n)
 {
     const hs_split_layer *sl = &s->split->layer[layer];
     const hs_layer *y = &s->m->layer[layer];
@@ -170,7 +171,7 @@ static void neurons_host(hs_session *s, uint32_t layer, const float *xn, const f
                     .xn = xn,
                     .score = score,
                     .n = n,
-                    .out = out,
+                    .sum = s->sum,
                     .live = s->chunk,
                     .active = s->chunk + n * n_chunks,
                     .proposed = s->chunk + 2 * n * n_chunks};
@@ -202,7 +203,7 @@ static void queue_device(hs_session *s, uint32_t layer, const float *x, const fl
     sp->ops->ffn(sp->dev, &f);
     if (f.has_predictor)
         sp->ops->recv(sp->dev, score, sp->scratch.score, score_bytes);
-    sp->ops->recv(sp->dev, s->ydev, sp->scratch.y, bytes);
+    sp->ops->recv(sp->dev, s->sum_dev, sp->scratch.sum, 2 * bytes);
     sp->ops->recv(sp->dev, count, sp->scratch.count, 4);
 }
 
@@ -221,12 +222,11 @@ static hs_status neurons_token(hs_session *s, uint32_t layer, const float *x, co
         queue_device(s, layer, x, xn, score, masked, &device_active);
     if (remote_score && (st = s->split->ops->sync(s->split->dev, err)) != HS_OK)
         return st;
-    neurons_host(s, layer, xn, masked ? score : NULL, out, 1);
+    neurons_host(s, layer, xn, masked ? score : NULL, 1);
     if (device && !remote_score && (st = s->split->ops->sync(s->split->dev, err)) != HS_OK)
         return st;
-    if (sl->n_device)
-        for (uint32_t i = 0; i < s->m->n_embd; i++)
-            out[i] += s->ydev[i];
+    for (uint32_t i = 0; i < s->m->n_embd; i++)
+        out[i] = (float)(s->sum[i] + (sl->n_device ? s->sum_dev[i] : 0));
     hs_layer_counts *c = &s->count[layer];
     c->tokens++;
     c->device_active += device_active;
@@ -249,7 +249,8 @@ static hs_status ffn_neurons(hs_session *s, uint32_t layer, size_t n, hs_err *er
         hs_matmul(s, &y->fc2, s->hid, y->fc1.rows, s->score, m->n_ff, n);
     }
     if (!s->split->layer[layer].n_device && !(masked && s->split->layer[layer].predictor)) {
-        neurons_host(s, layer, s->xn, masked ? s->score : NULL, s->y, n);
+        neurons_host(s, layer, s->xn, masked ? s->score : NULL, n);
+        round_sums(s, n);
         s->count[layer].tokens += n;
         return HS_OK;
     }
@@ -299,9 +300,10 @@ static void down_dense(hs_session *s, uint32_t layer, size_t n)
                     .step = n_ff,
                     .n_chunks = 1,
                     .n = n,
-                    .out = s->y,
+                    .sum = s->sum,
                     .live = s->chunk};
     hs_pool_run(s->pool, s->m->n_embd, down_step(s, j.down), down_chunks, &j);
+    round_sums(s, n);
 }
 
 static void ffn_dense(hs_session *s, uint32_t layer, size_t n)
@@ -318,7 +320,7 @@ static void ffn_dense(hs_session *s, uint32_t layer, size_t n)
         if (s->observe)
             s->observe(s->observe_ud, layer, s->pos + t, u);
     }
-    if (!y->down.data)
+    if (s->down_t[layer].data)
         down_dense(s, layer, n);
     else
         hs_matmul(s, &y->down, s->g, m->n_ff, s->y, m->n_embd, n);

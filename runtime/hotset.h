@@ -90,8 +90,9 @@ typedef bool (*hs_logits_fn)(void *ud, size_t pos, const float *logits);
 
 /* Append n tokens to the sequence.  With `each`, it is called for every one of them in order;
  * otherwise only the last one's logits are computed.  Tokens past the context are
- * HS_ERR_NOSPACE, ids out of range HS_ERR_USAGE, and the session is unchanged; non-finite
- * logits are HS_ERR_FAILED naming the first layer that produced them. */
+ * HS_ERR_NOSPACE, ids out of range HS_ERR_USAGE, and the session is unchanged.  Values that are
+ * not finite are HS_ERR_FORMAT naming the tensor whose weights are not, or HS_ERR_FAILED naming
+ * the layer where finite weights overflow. */
 HS_NODISCARD hs_status hs_session_eval(hs_session *s, const int32_t *ids, size_t n,
                                        hs_logits_fn each, void *ud, hs_err *err);
 /* Logits of the last token evaluated, f32 [n_vocab]; borrowed, valid until the next eval. */

@@ -39,3 +39,22 @@ void hs_kernel_axpy_rows(const hs_kernel_type *k, const hs_axpy_rows *p)
     for (size_t r = 0; r < p->n; r++)
         k->axpy(p->y, p->a[r], hs_axpy_row(p, r), p->begin, p->end);
 }
+
+void hs_kernel_accumulate(const hs_kernels *k, hs_dtype type, double *y, float a, const void *row,
+                          size_t begin, size_t end)
+{
+    if (type == HS_F32) {
+        k->accumulate(y + begin, a, (const float *)row + begin, end - begin);
+        return;
+    }
+    enum { CHUNK = 256 }; /* a multiple of every block */
+    const hs_dtype_info *ti = hs_dtype_get(type);
+    const uint8_t *p = (const uint8_t *)row + begin / ti->block_elems * ti->block_bytes;
+    for (size_t i = begin; i < end; i += CHUNK) {
+        const size_t n = end - i < CHUNK ? end - i : CHUNK;
+        float w[CHUNK] = {0};
+        k->type[type].axpy(w, 1.0f, p, 0, n); /* 0 + 1 * w: the decoded weight itself */
+        k->accumulate(y + i, a, w, n);
+        p += n / ti->block_elems * ti->block_bytes;
+    }
+}

@@ -101,6 +101,8 @@ typedef struct hs_kernel_type {
 typedef struct hs_kernels {
     hs_cpu_level level; /* of the kernels really in use */
     hs_kernel_type type[HS_DTYPE_LIMIT];
+    /* y[i] += hs_grid_product(a, w[i]): order-free sums in double (mathx.h). */
+    void (*accumulate)(double *y, float a, const float *w, size_t n);
     void (*quantize_q8)(hs_q8 out, const float *x, size_t n);
     /* y[i] = x[i] * scale * w[i], products from left to right (the second half of RMSNorm);
      * y may be x. */
@@ -116,6 +118,10 @@ void hs_kernels_init(hs_kernels *k, hs_cpu_level level);
 /* Through the table's entry, or row by row where it has none. */
 void hs_kernel_tile(const hs_kernel_type *k, const hs_tile *t);
 void hs_kernel_axpy_rows(const hs_kernel_type *k, const hs_axpy_rows *p);
+/* hs_kernels.accumulate of elements [begin, end) of a weight row of any type, decoded to f32;
+ * bounds as for axpy.  y has the row's length. */
+void hs_kernel_accumulate(const hs_kernels *k, hs_dtype type, double *y, float a, const void *row,
+                          size_t begin, size_t end);
 
 /* One per ISA file; each overwrites only the entries it improves. */
 void hs_kernels_scalar(hs_kernels *k);

@@ -611,6 +611,19 @@ static float vector_max(const float *x, size_t n)
     return m + 0.0f;
 }
 
+static void accumulate(double *y, float a, const float *w, size_t n)
+{
+    const __m256d va = _mm256_set1_pd((double)a), grid = _mm256_set1_pd(HS_GRID);
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const __m256d p = _mm256_mul_pd(va, _mm256_cvtps_pd(_mm_loadu_ps(w + i)));
+        const __m256d r = _mm256_sub_pd(_mm256_add_pd(p, grid), grid);
+        _mm256_storeu_pd(y + i, _mm256_add_pd(_mm256_loadu_pd(y + i), r));
+    }
+    for (; i < n; i++)
+        y[i] += hs_grid_product(a, w[i]);
+}
+
 void hs_kernels_avx2(hs_kernels *k)
 {
     k->level = HS_CPU_AVX2;
@@ -622,6 +635,7 @@ void hs_kernels_avx2(hs_kernels *k)
     k->type[HS_Q4_0] = (hs_kernel_type){HS_ACT_Q8, dot_q4_0, axpy_q4_0, tile_q4_0};
     k->type[HS_Q6_K] = (hs_kernel_type){HS_ACT_Q8, dot_q6_k, axpy_q6_k, tile_q6_k};
     hs_kernels_k_avx2(k);
+    k->accumulate = accumulate;
     k->quantize_q8 = quantize_q8;
     k->scale_mul = scale_mul;
     k->exp_sum = exp_sum;

@@ -9,6 +9,7 @@
 
 #if defined(__x86_64__)
 #include "runtime/kernels_block.h"
+#include "runtime/mathx.h"
 
 #include <immintrin.h>
 
@@ -625,9 +626,22 @@ QUANTIZED(q6_k, q6_k_tile, 0, hs_q6_k_elems)
 #define ENTRY(act, type) \
     (hs_kernel_type) { act, dot_##type, axpy_##type, tile_##type, axpy_rows_##type }
 
+static void accumulate(double *y, float a, const float *w, size_t n)
+{
+    const __m512d va = _mm512_set1_pd((double)a), grid = _mm512_set1_pd(HS_GRID);
+    for (size_t i = 0; i < n; i += 8) {
+        const __mmask8 m = n - i >= 8 ? 0xff : (__mmask8)((1u << (n - i)) - 1);
+        const __m256 f = _mm256_maskz_loadu_ps(m, w + i);
+        const __m512d p = _mm512_mul_pd(va, _mm512_cvtps_pd(f));
+        const __m512d r = _mm512_sub_pd(_mm512_add_pd(p, grid), grid);
+        _mm512_mask_storeu_pd(y + i, m, _mm512_add_pd(_mm512_maskz_loadu_pd(m, y + i), r));
+    }
+}
+
 void hs_kernels_avx512(hs_kernels *k)
 {
     k->level = HS_CPU_AVX512;
+    k->accumulate = accumulate;
     k->type[HS_F32] = ENTRY(HS_ACT_F32, f32);
     k->type[HS_F16] = ENTRY(HS_ACT_F32, f16);
     k->type[HS_BF16] = ENTRY(HS_ACT_F32, bf16);

@@ -352,6 +352,12 @@ static float vector_max(const float *x, size_t n)
     return m + 0.0f; /* of -0 and +0 always +0, whichever came first */
 }
 
+static void accumulate(double *y, float a, const float *w, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += hs_grid_product(a, w[i]);
+}
+
 void hs_kernels_scalar(hs_kernels *k)
 {
     k->level = HS_CPU_SCALAR;
@@ -370,6 +376,7 @@ void hs_kernels_scalar(hs_kernels *k)
     k->type[HS_Q5_K] = (hs_kernel_type){HS_ACT_Q8, dot_q5_k, axpy_q5_k};
     k->type[HS_IQ4_NL] = (hs_kernel_type){HS_ACT_Q8, dot_iq4_nl, axpy_iq4_nl};
     k->type[HS_IQ4_XS] = (hs_kernel_type){HS_ACT_Q8, dot_iq4_xs, axpy_iq4_xs};
+    k->accumulate = accumulate;
     k->quantize_q8 = quantize_q8;
     k->scale_mul = scale_mul;
     k->exp_sum = exp_sum;

@@ -331,7 +331,9 @@ hs_status hs_model_load(hs_model **out, const char *path, hs_err *err)
     hs_model *m = calloc(1, sizeof *m);
     if (!m)
         return hs_fail(err, HS_ERR_NOMEM, "%s: out of memory", path);
-    hs_status s = hs_gguf_open(&m->gguf, path, err);
+    m->path = strdup(path);
+    hs_status s = m->path ? hs_gguf_open(&m->gguf, path, err)
+                          : hs_fail(err, HS_ERR_NOMEM, "%s: out of memory", path);
     if (s != HS_OK) {
         hs_model_free(m);
         return s;
@@ -359,6 +361,7 @@ void hs_model_free(hs_model *m)
 {
     if (!m)
         return;
+    free(m->path);
     free(m->layer);
     hs_vocab_free(m->vocab);
     hs_gguf_free(m->gguf);

@@ -48,6 +48,7 @@ typedef struct hs_layer {
 
 struct hs_model {
     hs_gguf *gguf;
+    char *path; /* as given, for messages */
     hs_vocab *vocab;
     const hs_arch *arch;
     hs_act_fn fn;

@@ -171,7 +171,8 @@ static hs_status read_placement(hs_session *s, const hs_session_params *p, hs_pl
 
 /* ---- memory ---------------------------------------------------------------------------- */
 
-/* Down matrices by neuron: the file's where it has them, else transposed copies. */
+/* Down matrices by neuron: the file's where it has them, else transposed copies.  A ReLU-family
+ * model gets them in every mode, so that no mode or placement computes the sum otherwise. */
 static hs_status make_down_t(hs_session *s, const hs_placement *pl, const hs_device_ops *ops,
                              hs_err *err)
 {
@@ -181,8 +182,7 @@ static hs_status make_down_t(hs_session *s, const hs_placement *pl, const hs_dev
     for (uint32_t l = 0; l < m->n_layer; l++) {
         const hs_layer *y = &m->layer[l];
         s->down_t[l] = y->down_t;
-        const bool by_neuron =
-            s->mode[l] != HS_SPARSITY_OFF || (ops && pl && pl->layer[l].n_device > 0);
+        const bool by_neuron = hs_act_is_sparse(m->fn) || (ops && pl && pl->layer[l].n_device > 0);
         if (y->down_t.data || !by_neuron)
             continue;
         const hs_dtype t = hs_transposed_type(y->down.dtype);
@@ -298,7 +298,8 @@ static uint64_t lay_out(hs_session *s, uint8_t *block)
         {&s->zc, 4 * b * m->n_ff},
         {&s->act, 4 * b * m->n_ff},
         {&s->chunk, 4 * b * 3 * (m->n_ff / HS_FFN_CHUNK + 1)},
-        {&s->ydev, 4ull * m->n_embd},
+        {&s->sum, 8 * b * m->n_embd},
+        {&s->sum_dev, 8ull * m->n_embd},
         {&s->q8, b * cols},
         {&s->q8d, b * cols / 32 * 4},
         {&s->logits, 4ull * m->n_vocab},
@@ -399,18 +400,17 @@ static bool all_finite(const float *x, size_t n)
     return bad == 0;
 }
 
+/* Weights that are not finite are the file's fault; finite ones may still overflow. */
 static hs_status nonfinite(const hs_session *s, uint32_t layer, hs_err *err)
 {
     const char *name = hs_model_find_nonfinite(s->m, layer);
+    if (name)
+        return hs_fail(err, HS_ERR_FORMAT, "%s: tensor %s has weights that are not finite",
+                       s->m->path, name);
     char where[32];
     snprintf(where, sizeof where, layer < s->m->n_layer ? "layer %u" : "the output head", layer);
-    if (name)
-        return hs_fail(err, HS_ERR_FAILED,
-                       "values stop being finite in %s at positions from %u: tensor %s has weights "
-                       "that are not finite",
-                       where, s->pos, name);
-    return hs_fail(err, HS_ERR_FAILED, "values stop being finite in %s at positions from %u", where,
-                   s->pos);
+    return hs_fail(err, HS_ERR_FAILED, "%s: values overflow in %s at positions from %u", s->m->path,
+                   where, s->pos);
 }
 
 static hs_status head(hs_session *s, size_t t, hs_err *err)

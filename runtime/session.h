@@ -54,7 +54,8 @@ struct hs_session {
     float *zc;         /* [B][n_ff]   values of the active lists, at the place of their chunk */
     int32_t *act;      /* [B][n_ff]   active neurons, likewise */
     uint32_t *chunk;   /* [B][chunks] lengths of the lists */
-    float *ydev;       /* [n_embd] */
+    double *sum;       /* [B][n_embd] down projection, the CPU's part */
+    double *sum_dev;   /* [n_embd]    and the device's */
     int8_t *q8;        /* [B][max cols] */
     float *q8d;        /* [B][max cols / 32] */
     uint64_t q8_cols;

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Every buffer of hs_dev_scratch with its size, in the order they are allocated. */
-enum { HS_N_SCRATCH = 16 };
+enum { HS_N_SCRATCH = 17 };
 typedef struct hs_scratch_size {
     size_t field; /* offset of the hs_buf in hs_dev_scratch */
     uint64_t bytes;

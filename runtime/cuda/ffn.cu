@@ -55,13 +55,13 @@ template <hs_dtype T> static __global__ void __launch_bounds__(HS_BLOCK) k_neuro
     }
 }
 
-/* A thread owns one output column and adds z[r] * down[r][column] for r ascending, z == 0 left
- * out: one writer, one order, no atomics.  Each block lists the neurons with z != 0 tile by tile
- * of HS_BLOCK in shared memory (12 bytes a thread), so idle rows cost no iteration; a warp reads
- * 32 neighbouring elements of a row. */
+/* A thread owns one output column and adds hs_grid_product(z[r], down[r][column]), z == 0 left
+ * out: one writer, no atomics, and a sum that does not depend on its order.  Each block lists the
+ * neurons with z != 0 tile by tile of HS_BLOCK in shared memory (12 bytes a thread), so idle rows
+ * cost no iteration; a warp reads 32 neighbouring elements of a row. */
 template <hs_dtype T>
 static __global__ void __launch_bounds__(HS_BLOCK)
-    k_down(float *y, const uint8_t *w, uint64_t row_bytes, const float *z, uint32_t n,
+    k_down(double *y, const uint8_t *w, uint64_t row_bytes, const float *z, uint32_t n,
            uint32_t n_embd)
 {
     __shared__ uint32_t row[HS_BLOCK];
@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(HS_BLOCK)
     __shared__ unsigned found[HS_WARPS];
     const unsigned t = threadIdx.x, lane = t % 32, warp = t / 32;
     const uint32_t column = blockIdx.x * HS_BLOCK + t;
-    float sum = 0;
+    double sum = 0;
     for (uint32_t base = 0; base < n; base += HS_BLOCK) {
         const float v = t < n - base ? z[base + t] : 0.0f;
         const unsigned hits = __ballot_sync(0xffffffffu, v != 0);
@@ -91,8 +91,7 @@ static __global__ void __launch_bounds__(HS_BLOCK)
 #pragma unroll 4
 #endif
         for (unsigned i = 0; i < rows; i++)
-            sum =
-                hs_addf(sum, hs_mulf(factor[i], hs_row<T>::value(w + row[i] * row_bytes, column)));
+            sum += hs_grid_product(factor[i], hs_row<T>::value(w + row[i] * row_bytes, column));
         __syncthreads();
     }
     if (column < n_embd)
@@ -103,7 +102,8 @@ static bool ffn_check(hs_device *dev, const hs_dev_ffn *a)
 {
     const hs_dev_scratch *s = a->scratch;
     const uint64_t row = 4 * (uint64_t)a->n_embd;
-    if (!HS_DEV(holds)(dev, s->xn, row, "ffn: xn") || !HS_DEV(holds)(dev, s->y, row, "ffn: y") ||
+    if (!HS_DEV(holds)(dev, s->xn, row, "ffn: xn") ||
+        !HS_DEV(holds)(dev, s->sum, 2 * row, "ffn: sum") ||
         !HS_DEV(holds)(dev, s->count, 4, "ffn: count"))
         return false;
     if ((a->has_norm || a->has_predictor) && !HS_DEV(holds)(dev, s->x, row, "ffn: x"))
@@ -167,7 +167,7 @@ void HS_DEV(ffn)(hs_device *dev, const hs_dev_ffn *a)
     }
     cudaMemsetAsync(hs_dev_ptr<uint32_t>(dev, s->count), 0, 4, dev->stream);
     if (a->n == 0) {
-        cudaMemsetAsync(hs_dev_ptr<float>(dev, s->y), 0, 4 * (size_t)a->n_embd, dev->stream);
+        cudaMemsetAsync(hs_dev_ptr<double>(dev, s->sum), 0, 8 * (size_t)a->n_embd, dev->stream);
     } else {
         if (a->has_gate && a->gate.dtype != a->up.dtype) {
             neurons(dev, a, &a->gate, NULL, &have);
@@ -176,7 +176,7 @@ void HS_DEV(ffn)(hs_device *dev, const hs_dev_ffn *a)
             neurons(dev, a, a->has_gate ? &a->gate : NULL, &a->up, &have);
         }
         HS_LAUNCH_BY_TYPE(a->down.dtype, k_down, (a->n_embd + HS_BLOCK - 1) / HS_BLOCK, HS_BLOCK, 0,
-                          dev->stream, hs_dev_ptr<float>(dev, s->y),
+                          dev->stream, hs_dev_ptr<double>(dev, s->sum),
                           hs_dev_ptr<const uint8_t>(dev, a->down.buf), a->down.row_bytes,
                           hs_dev_ptr<const float>(dev, s->z), a->n, a->n_embd);
     }

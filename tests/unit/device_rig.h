@@ -101,6 +101,7 @@ static inline void rig_open(rig *r, uint64_t seed)
     s->x = take(r, 4 * MAX_EMBD);
     s->xn = take(r, 4 * MAX_EMBD);
     s->y = take(r, 4 * MAX_EMBD);
+    s->sum = take(r, 8 * MAX_EMBD);
     s->q = take(r, 4 * MAX_EMBD);
     s->k = take(r, 4 * MAX_EMBD);
     s->v = take(r, 4 * MAX_EMBD);

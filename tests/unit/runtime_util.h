@@ -77,34 +77,6 @@ static inline float *logits_of(hs_session *s, const hs_model *m, const int32_t *
     return c.at;
 }
 
-static inline int32_t argmax(const float *x, size_t n)
-{
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (x[i] > x[best])
-            best = i;
-    return (int32_t)best;
-}
-
-/* n greedy tokens after `ids`; returns the smallest margin by which one was chosen. */
-static inline float greedy(hs_session *s, const hs_model *m, const int32_t *ids, size_t n_ids,
-                           int32_t *out, size_t n)
-{
-    hs_err err = {0};
-    float margin = INFINITY;
-    must(hs_session_eval(s, ids, n_ids, NULL, NULL, &err), &err);
-    for (size_t i = 0; i < n; i++) {
-        const float *x = hs_session_logits(s);
-        out[i] = argmax(x, m->n_vocab);
-        for (uint32_t v = 0; v < m->n_vocab; v++)
-            if ((int32_t)v != out[i] && x[out[i]] - x[v] < margin)
-                margin = x[out[i]] - x[v];
-        if (i + 1 < n)
-            must(hs_session_eval(s, out + i, 1, NULL, NULL, &err), &err);
-    }
-    return margin;
-}
-
 typedef enum place_kind {
     PLACE_ALL,
     PLACE_ALTERNATING,

@@ -67,8 +67,9 @@ static hs_dev_ffn ffn_args(rig *r, const ffn_case *c, ffn_data *d)
     return f;
 }
 
-/* y and score are filled, the count is returned. */
-static uint32_t ffn_ref(const rig *r, const hs_dev_ffn *f, ffn_data *d, const float *xn, float *y)
+/* sum and score are filled, the count is returned. */
+static uint32_t ffn_ref(const rig *r, const hs_dev_ffn *f, ffn_data *d, const float *xn,
+                        double *sum)
 {
     uint32_t count = 0;
     if (f->has_predictor) {
@@ -78,7 +79,7 @@ static uint32_t ffn_ref(const rig *r, const hs_dev_ffn *f, ffn_data *d, const fl
             hid[i] = hid[i] > 0 ? hid[i] : 0;
         ref_matvec(r, &d->fc2, hid, d->score);
     }
-    memset(y, 0, 4 * f->n_embd);
+    memset(sum, 0, 8 * f->n_embd);
     for (uint32_t i = 0; i < f->n; i++) {
         if (f->masked && d->score[d->id[i]] < f->threshold)
             continue;
@@ -97,8 +98,8 @@ static uint32_t ffn_ref(const rig *r, const hs_dev_ffn *f, ffn_data *d, const fl
         }
         count += active;
         if (z != 0)
-            r->k.type[d->down.dev.dtype].axpy(y, z, d->down.host + i * d->down.dev.row_bytes, 0,
-                                              f->n_embd);
+            hs_kernel_accumulate(&r->k, d->down.dev.dtype, sum, z,
+                                 d->down.host + i * d->down.dev.row_bytes, 0, f->n_embd);
     }
     return count;
 }
@@ -110,7 +111,8 @@ static uint32_t run_ffn(const ffn_case *c, uint64_t seed)
     rig_open(&r, seed);
     ffn_data d;
     const hs_dev_ffn f = ffn_args(&r, c, &d);
-    float xn[MAX_EMBD], got[MAX_EMBD], want[MAX_EMBD], score[N_FF];
+    float xn[MAX_EMBD], score[N_FF];
+    double got[MAX_EMBD], want[MAX_EMBD];
     uint32_t count = 77;
     ref_norm(&r, xn, r.x, d.norm, c->n_embd, f.eps);
     if (c->has_norm || c->has_predictor)
@@ -120,14 +122,16 @@ static uint32_t run_ffn(const ffn_case *c, uint64_t seed)
     if (!c->has_predictor)
         r.ops->send(r.dev, r.s.score, d.score, sizeof d.score);
     r.ops->ffn(r.dev, &f);
-    r.ops->recv(r.dev, got, r.s.y, 4 * c->n_embd);
+    r.ops->recv(r.dev, got, r.s.sum, 8 * c->n_embd);
     r.ops->recv(r.dev, score, r.s.score, sizeof score);
     r.ops->recv(r.dev, &count, r.s.count, 4);
     sync_good(&r);
     const uint32_t want_count = ffn_ref(&r, &f, &d, xn, want);
     assert_int_equal(count, want_count);
     check_floats("score", score, d.score, N_FF);
-    check_floats(hs_dtype_name(c->down), got, want, c->n_embd);
+    for (uint32_t i = 0; i < c->n_embd; i++)
+        if (got[i] != want[i])
+            fail_msg("%s: sum[%u] is %a, expected %a", hs_dtype_name(c->down), i, got[i], want[i]);
     rig_close(&r);
     return count;
 }
