@@ -152,7 +152,9 @@ static bool setup(bench *b)
 
 int main(void)
 {
-    static const hs_dtype types[] = {HS_F32, HS_F16, HS_BF16, HS_Q8_0, HS_Q5_0, HS_Q4_0, HS_Q6_K};
+    static const hs_dtype types[] = {HS_F32,  HS_F16,  HS_BF16, HS_Q8_0,   HS_Q5_0,
+                                     HS_Q4_0, HS_Q6_K, HS_Q4_1, HS_Q5_1,   HS_Q2_K,
+                                     HS_Q3_K, HS_Q4_K, HS_Q5_K, HS_IQ4_NL, HS_IQ4_XS};
     bench b = {0};
     if (!setup(&b)) {
         fputs("bench_kernels: out of memory\n", stderr);
