@@ -138,7 +138,7 @@ has "positions in JSON" '"tokens": 384,' "$tmp/out"
 equal "seven parts in JSON" 7 "$(grep -c '"share_95"' "$tmp/out")"
 
 # --- refusals: nothing is written -----------------------------------------
-one_error "no way" 2 'needs texts \(-i\), --merge, --import-pt or --show' "$prog" -o "$tmp/x"
+one_error "no way" 2 'needs texts \(-i\), --merge, --import-pt, --show or --machine' "$prog" -o "$tmp/x"
 one_error "two ways" 2 'choose one of' "$prog" --show "$tmp/six" --merge "$tmp/A"
 one_error "no output" 2 'needs an output' "$prog" -m "$m" -i "$valid"
 one_error "no model" 2 'needs a model' "$prog" -i "$valid" -o "$tmp/x"

@@ -4,6 +4,7 @@
 #include "runtime/cli.h"
 #include "runtime/hotset.h"
 #include "tools/profile/count.h"
+#include "tools/profile/machine.h"
 #include "tools/profile/print.h"
 #include "tools/profile/ptdir.h"
 #include "tools/profile/report.h"
@@ -19,7 +20,7 @@ typedef struct options {
     hs_strings texts, merge;
     const char *magnitude;
     int64_t n_ctx, chunks, positions, autosave, generate, coactivation;
-    bool resume;
+    bool resume, machine;
     hs_ranks *ranks;
 } options;
 
@@ -38,11 +39,12 @@ static const char *for_texts(const options *o)
 /* What belongs to which way; everything else is a usage error. */
 static int check_options(const hs_cli *cli, const options *o)
 {
-    const int ways =
-        (o->texts.n > 0) + (o->merge.n > 0) + (o->import_pt != NULL) + (o->show != NULL);
+    const int ways = (o->texts.n > 0) + (o->merge.n > 0) + (o->import_pt != NULL) +
+                     (o->show != NULL) + o->machine;
     if (ways != 1)
-        return hs_cli_usage(cli, ways ? "choose one of -i, --merge, --import-pt and --show"
-                                      : "needs texts (-i), --merge, --import-pt or --show");
+        return hs_cli_usage(cli,
+                            ways ? "choose one of -i, --merge, --import-pt, --show and --machine"
+                                 : "needs texts (-i), --merge, --import-pt, --show or --machine");
     const bool run = o->texts.n > 0;
     if (run && !o->model)
         return hs_cli_usage(cli, "-i needs a model (-m)");
@@ -50,8 +52,13 @@ static int check_options(const hs_cli *cli, const options *o)
         return hs_cli_usage(cli, "%s is for texts (-i)", for_texts(o));
     if (o->positions && !o->import_pt)
         return hs_cli_usage(cli, "--positions is for --import-pt");
-    if (o->model && (o->merge.n || o->show))
-        return hs_cli_usage(cli, "%s takes no model", o->show ? "--show" : "--merge");
+    if (o->model && (o->merge.n || o->show || o->machine))
+        return hs_cli_usage(cli, "%s takes no model",
+                            o->show      ? "--show"
+                            : o->machine ? "--machine"
+                                         : "--merge");
+    if (o->machine && (o->report || o->export_pt))
+        return hs_cli_usage(cli, "--machine has no profile to report or export");
     if (o->show && (o->out || o->export_pt))
         return hs_cli_usage(cli, "--show writes no file");
     if (!o->show && !o->out)
@@ -320,6 +327,8 @@ static hs_status work(const hs_cli *cli, const options *o, hs_err *err)
 {
     hs_activation *a = NULL;
     hs_status s;
+    if (o->machine)
+        return hs_machine_measure(cli, o->out, err);
     if (o->show)
         s = hs_activation_read(&a, o->show, err);
     else if (o->merge.n)
@@ -372,6 +381,8 @@ int main(int argc, char **argv)
         {HS_OPT_STRING, "import-pt", 0, &o.import_pt, "DIR",
          .help = "read PowerInfer's activation_<layer>.pt"},
         {HS_OPT_STRING, "show", 0, &o.show, "FILE", .help = "print a profile's summary"},
+        {HS_OPT_FLAG, "machine", 0, &o.machine,
+         .help = "measure this machine for hotset-solve, some seconds"},
         {HS_OPT_GROUP, .help = "Running the model"},
         {HS_OPT_STRING, "model", 'm', &o.model, "FILE",
          .help = "the model; with --import-pt, what the counts must fit"},
