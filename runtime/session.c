@@ -119,12 +119,12 @@ static hs_status resolve_device(hs_session *s, const hs_session_params *p, hs_pl
         *ops = hs_device_cuda();
         if (!*ops)
             hs_fail(&why, HS_ERR_DEVICE,
-                    "this build has no CUDA (nvcc was not found when it was "
+                    "device cuda: this build has no CUDA (nvcc was not found when it was "
                     "made)");
         else if ((*ops)->count(&why) <= 0)
             *ops = NULL;
         if (!*ops && !is_auto)
-            return hs_fail(err, HS_ERR_DEVICE, "--device cuda: %s", why.msg);
+            return hs_fail(err, HS_ERR_DEVICE, "%s", why.msg);
     } else {
         return hs_fail(err, HS_ERR_USAGE, "--device: '%s' is not one of auto, none, cuda, emu",
                        want);

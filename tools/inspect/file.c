@@ -19,7 +19,7 @@ static hs_status find_kind(const char *path, kind *out, uint64_t *bytes, hs_err 
     hs_status st = HS_OK;
     if (n >= 4 && (!memcmp(p, "GGUF", 4) || !memcmp(p, "PWRI", 4)))
         *out = KIND_GGUF;
-    else if (n >= 4 && !memcmp(p, "PK\3\4", 4))
+    else if (n >= 4 && (!memcmp(p, "PK\3\4", 4) || !memcmp(p, "\x80\x02\x8a\x0a", 4)))
         *out = KIND_TORCH;
     else if (n >= 9 && p[8] == '{')
         *out = KIND_SAFETENSORS;

@@ -30,8 +30,9 @@ static hs_status check_profile(const hs_job *j, hs_err *err)
                     o->profile);
     else if (!hs_fingerprint_matches(j->model->gguf, a->fingerprint, true))
         return hs_fail(err, HS_ERR_FORMAT,
-                       "%s: made on another model: fingerprint %s, the model's is %s", o->profile,
-                       a->fingerprint, j->info.fingerprint);
+                       "%s: made on another model: fingerprint %s, the model's is %s (a profile "
+                       "fits its model and what hotset-quantize makes of it)",
+                       o->profile, a->fingerprint, j->info.fingerprint);
     return HS_OK;
 }
 
