@@ -41,22 +41,22 @@ typedef struct hs_dev_mat {
 
 /* Working memory of one session, allocated by it from the arena. */
 typedef struct hs_dev_scratch {
-    hs_buf x;       /* f32 [n_embd]   layer input / residual, sent by the host */
-    hs_buf xn;      /* f32 [n_embd]   normalised input */
-    hs_buf y;       /* f32 [n_embd]   result of attn, before the residual */
-    hs_buf sum;     /* f64 [n_embd]   result of ffn: an order-free sum (mathx.h) */
-    hs_buf q;       /* f32 [n_head * head_dim] */
-    hs_buf k, v;    /* f32 [n_head_kv * head_dim] */
-    hs_buf o;       /* f32 [n_head * head_dim]   attention output before wo */
-    hs_buf att;     /* f32 [n_head][n_ctx]   scores, then probabilities; empty without a KV cache */
-    hs_buf rope;    /* f32 [head_dim]   cos, sin pairs of this position: cos[p], sin[p] at 2p, 2p+1 */
-    hs_buf hid;     /* f32 [max predictor width] */
-    hs_buf score;   /* f32 [n_ff]   predictor scores of all neurons */
-    hs_buf z;       /* f32 [n_ff] */
-    hs_buf count;   /* u32 [1]   active device neurons of the last ffn */
-    hs_buf logits;  /* f32 [n_vocab]; empty when the head is on the host */
-    hs_buf act_q;   /* i8 [max cols]   quantized activation */
-    hs_buf act_d;   /* f32 [max cols / 32] */
+    hs_buf x;     /* f32 [n_embd]   layer input / residual, sent by the host */
+    hs_buf xn;    /* f32 [n_embd]   normalised input */
+    hs_buf y;     /* f32 [n_embd]   result of attn, before the residual */
+    hs_buf sum;   /* f64 [n_embd]   result of ffn: an order-free sum (mathx.h) */
+    hs_buf q;     /* f32 [n_head * head_dim] */
+    hs_buf k, v;  /* f32 [n_head_kv * head_dim] */
+    hs_buf o;     /* f32 [n_head * head_dim]   attention output before wo */
+    hs_buf att;   /* f32 [n_head][n_ctx]   scores, then probabilities; empty without a KV cache */
+    hs_buf rope;  /* f32 [head_dim]   cos, sin pairs of this position: cos[p], sin[p] at 2p, 2p+1 */
+    hs_buf hid;   /* f32 [max predictor width] */
+    hs_buf score; /* f32 [n_ff]   predictor scores of all neurons */
+    hs_buf z;     /* f32 [n_ff] */
+    hs_buf count; /* u32 [1]   active device neurons of the last ffn */
+    hs_buf logits; /* f32 [n_vocab]; empty when the head is on the host */
+    hs_buf act_q;  /* i8 [max cols]   quantized activation */
+    hs_buf act_d;  /* f32 [max cols / 32] */
 } hs_dev_scratch;
 
 typedef enum hs_dev_attn_stage {
@@ -67,12 +67,12 @@ typedef enum hs_dev_attn_stage {
 
 typedef struct hs_dev_attn {
     const hs_dev_scratch *scratch;
-    hs_buf norm;                /* f32 [n_embd] */
+    hs_buf norm; /* f32 [n_embd] */
     hs_dev_mat wq, wk, wv, wo;
     float eps;
     uint32_t n_embd, n_head, n_head_kv, head_dim, rope_dim;
-    hs_buf k_cache, v_cache;    /* kv_type [n_ctx][n_head_kv * head_dim] */
-    hs_dtype kv_type;           /* HS_F16 or HS_F32 */
+    hs_buf k_cache, v_cache; /* kv_type [n_ctx][n_head_kv * head_dim] */
+    hs_dtype kv_type;        /* HS_F16 or HS_F32 */
     uint32_t n_ctx, pos;
     hs_dev_attn_stage stage;
 } hs_dev_attn;
@@ -89,9 +89,9 @@ typedef struct hs_dev_ffn {
     const hs_dev_scratch *scratch;
     hs_buf norm;
     bool has_norm, has_predictor, masked, has_gate;
-    hs_dev_mat fc1, fc2;        /* [R][n_embd], [n_ff][R] */
-    hs_dev_mat gate, up, down;  /* [n][n_embd] each, packed in order of id */
-    hs_buf id;                  /* i32 [n], ascending neuron numbers */
+    hs_dev_mat fc1, fc2;       /* [R][n_embd], [n_ff][R] */
+    hs_dev_mat gate, up, down; /* [n][n_embd] each, packed in order of id */
+    hs_buf id;                 /* i32 [n], ascending neuron numbers */
     uint32_t n, n_embd, n_ff;
     float eps, threshold;
     hs_act_fn fn;
@@ -111,11 +111,9 @@ typedef struct hs_device_ops {
     /* Number of devices; 0 with the reason in err when there is none. */
     int (*count)(hs_err *err);
     /* Reserve `arena_bytes` once; HS_ERR_NOSPACE names wanted and free memory. */
-    HS_NODISCARD hs_status (*open)(hs_device **out, int ordinal, uint64_t arena_bytes,
-                                   hs_err *err);
+    HS_NODISCARD hs_status (*open)(hs_device **out, int ordinal, uint64_t arena_bytes, hs_err *err);
     void (*close)(hs_device *dev);
-    HS_NODISCARD hs_status (*memory)(hs_device *dev, uint64_t *avail, uint64_t *total,
-                                     hs_err *err);
+    HS_NODISCARD hs_status (*memory)(hs_device *dev, uint64_t *avail, uint64_t *total, hs_err *err);
     HS_NODISCARD hs_status (*alloc)(hs_device *dev, uint64_t bytes, hs_buf *out, hs_err *err);
     uint64_t (*used)(const hs_device *dev); /* bytes allocated from the arena */
     HS_NODISCARD hs_status (*upload)(hs_device *dev, hs_buf dst, uint64_t at, const void *src,

@@ -30,14 +30,14 @@ HS_NODISCARD hs_status hs_model_load(hs_model **out, const char *path, hs_err *e
 void hs_model_free(hs_model *m);
 
 typedef struct hs_model_info {
-    const char *arch;           /* "llama", "bamboo" */
-    const char *activation;     /* "relu", "silu", … */
+    const char *arch;       /* "llama", "bamboo" */
+    const char *activation; /* "relu", "silu", … */
     uint32_t n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim, n_vocab, n_ctx_train;
-    bool relu_family;           /* inactive neurons exist */
+    bool relu_family; /* inactive neurons exist */
     bool has_predictors;
-    bool sparse_layout;         /* PWRI */
-    float threshold;            /* of the file's predictors */
-    int32_t bos, eos;           /* -1: none */
+    bool sparse_layout; /* PWRI */
+    float threshold;    /* of the file's predictors */
+    int32_t bos, eos;   /* -1: none */
     bool add_bos;
     uint64_t weight_bytes;
     char fingerprint[33];
@@ -63,21 +63,25 @@ bool hs_token_is_eog(const hs_model *m, int32_t id); /* end of generation: EOS, 
 
 /* ---- session -------------------------------------------------------------------------- */
 
-typedef enum hs_sparsity { HS_SPARSITY_AUTO, HS_SPARSITY_OFF, HS_SPARSITY_EXACT,
-                           HS_SPARSITY_PREDICTED } hs_sparsity;
+typedef enum hs_sparsity {
+    HS_SPARSITY_AUTO,
+    HS_SPARSITY_OFF,
+    HS_SPARSITY_EXACT,
+    HS_SPARSITY_PREDICTED
+} hs_sparsity;
 
 typedef struct hs_session_params {
-    uint32_t n_ctx;             /* 0: min(the model's context, 4096) */
-    bool kv_f32;                /* KV cache in f32 instead of f16 */
-    int n_threads;              /* 0: every CPU of the affinity mask */
-    const char *cpu;            /* "scalar", "avx2"…; NULL: the best this machine has */
+    uint32_t n_ctx;  /* 0: min(the model's context, 4096) */
+    bool kv_f32;     /* KV cache in f32 instead of f16 */
+    int n_threads;   /* 0: every CPU of the affinity mask */
+    const char *cpu; /* "scalar", "avx2"…; NULL: the best this machine has */
     hs_sparsity sparsity;
     bool has_threshold;
-    float threshold;            /* overrides the file's */
-    const char *placement;      /* path of a .gpuidx file, or NULL */
-    const char *device;         /* "auto", "none", "emu", "cuda"; NULL is "auto" */
+    float threshold;       /* overrides the file's */
+    const char *placement; /* path of a .gpuidx file, or NULL */
+    const char *device;    /* "auto", "none", "emu", "cuda"; NULL is "auto" */
     bool has_budget;
-    uint64_t vram_budget;       /* bytes; without has_budget the placement's own */
+    uint64_t vram_budget; /* bytes; without has_budget the placement's own */
 } hs_session_params;
 
 HS_NODISCARD hs_status hs_session_new(hs_session **out, const hs_model *m,
@@ -97,7 +101,7 @@ HS_NODISCARD hs_status hs_session_eval(hs_session *s, const int32_t *ids, size_t
                                        hs_logits_fn each, void *ud, hs_err *err);
 /* Logits of the last token evaluated, f32 [n_vocab]; borrowed, valid until the next eval. */
 const float *hs_session_logits(const hs_session *s);
-size_t hs_session_pos(const hs_session *s);     /* tokens so far */
+size_t hs_session_pos(const hs_session *s); /* tokens so far */
 size_t hs_session_n_ctx(const hs_session *s);
 /* Forget every token; statistics go on. */
 void hs_session_reset(hs_session *s);
@@ -111,8 +115,8 @@ typedef void (*hs_observe_fn)(void *ud, uint32_t layer, size_t pos, const float 
 void hs_session_observe(hs_session *s, hs_observe_fn fn, void *ud);
 
 typedef struct hs_layer_stats {
-    hs_sparsity mode;           /* what the layer really runs: OFF, EXACT or PREDICTED */
-    double predicted_share;     /* of neurons, mean over tokens; 1 without a predictor */
+    hs_sparsity mode;       /* what the layer really runs: OFF, EXACT or PREDICTED */
+    double predicted_share; /* of neurons, mean over tokens; 1 without a predictor */
     double active_share;
     uint64_t cpu_neurons, device_neurons; /* active ones computed there, over all tokens */
 } hs_layer_stats;
@@ -125,10 +129,10 @@ typedef struct hs_memory {
 bool hs_session_memory(const hs_session *s, hs_memory *host, hs_memory *device);
 
 typedef struct hs_session_info {
-    const char *device;         /* "none", "emu", "cuda" */
-    const char *cpu;            /* level in use */
+    const char *device; /* "none", "emu", "cuda" */
+    const char *cpu;    /* level in use */
     int n_threads;
-    hs_sparsity sparsity;       /* resolved, never AUTO */
+    hs_sparsity sparsity; /* resolved, never AUTO */
     float threshold;
     uint32_t n_ctx;
     /* Sentences for stderr that the user should see, NULL-terminated, owned by the session; one
@@ -143,13 +147,13 @@ void hs_session_describe(const hs_session *s, hs_session_info *out);
 typedef struct hs_sampler hs_sampler;
 
 typedef struct hs_sampler_params {
-    float temp;                 /* 0: argmax of the raw logits, lowest id on ties */
-    int32_t top_k;              /* 0: off */
-    float top_p;                /* 1: off */
-    float min_p;                /* 0: off */
-    float repeat_penalty;       /* 1: off; divides positive, multiplies negative logits */
+    float temp;           /* 0: argmax of the raw logits, lowest id on ties */
+    int32_t top_k;        /* 0: off */
+    float top_p;          /* 1: off */
+    float min_p;          /* 0: off */
+    float repeat_penalty; /* 1: off; divides positive, multiplies negative logits */
     float frequency_penalty, presence_penalty; /* 0: off */
-    int32_t penalty_last_n;     /* tokens looked back; -1: all */
+    int32_t penalty_last_n;                    /* tokens looked back; -1: all */
     uint64_t seed;
 } hs_sampler_params;
 

@@ -26,13 +26,13 @@ hs_token_type hs_vocab_type(const hs_vocab *v, int32_t id);
 hs_str hs_vocab_piece(const hs_vocab *v, int32_t id); /* as stored */
 
 /* See hs_tokenize and hs_token_bytes in hotset.h. */
-HS_NODISCARD hs_status hs_vocab_encode(const hs_vocab *v, const char *text, size_t n,
-                                       bool special, int32_t **ids, size_t *n_ids, hs_err *err);
+HS_NODISCARD hs_status hs_vocab_encode(const hs_vocab *v, const char *text, size_t n, bool special,
+                                       int32_t **ids, size_t *n_ids, hs_err *err);
 size_t hs_vocab_bytes(const hs_vocab *v, int32_t id, char *out, size_t cap);
 /* A whole sequence as text (malloc'd, NUL-terminated, *len without the NUL), with the one
  * leading space that encoding added removed, as SentencePiece decodes. */
-HS_NODISCARD hs_status hs_vocab_decode(const hs_vocab *v, const int32_t *ids, size_t n,
-                                       char **text, size_t *len, hs_err *err);
+HS_NODISCARD hs_status hs_vocab_decode(const hs_vocab *v, const int32_t *ids, size_t n, char **text,
+                                       size_t *len, hs_err *err);
 
 #ifdef __cplusplus
 }
