@@ -128,7 +128,8 @@ void hs_iq4_xs_decode(float *dst, const void *src, size_t n)
         const float d = hs_get_f16(p);
         const unsigned high = hs_get_u16(p + 2);
         for (size_t s = 0; s < 8; s++) {
-            const unsigned scale = (p[4 + s / 2] >> (s % 2 * 4) & 15u) | (high >> (2 * s) & 3) << 4;
+            const unsigned low = p[4 + s / 2], upper = high >> (2 * s) & 3;
+            const unsigned scale = (low >> (s % 2 * 4) & 15) | upper << 4;
             get_values(dst + BLOCK * s, p + 8 + BLOCK / 2 * s, d * (float)((int)scale - 32));
         }
     }

@@ -134,7 +134,7 @@ static bool setup(bench *b)
     b->bytes = (size_t)buffer_mib << 20;
     b->rows = malloc(b->bytes);
     b->x = calloc((size_t)tokens * row_elems, sizeof *b->x);
-    b->out = calloc(b->bytes / (row_elems / 32 * 16), sizeof *b->out);
+    b->out = calloc(b->bytes / (row_elems / 32 * 8), sizeof *b->out);
     b->y = calloc(row_elems, sizeof *b->y);
     b->q.q = malloc((size_t)tokens * row_elems);
     b->q.d = calloc((size_t)tokens * row_elems / 32, sizeof *b->q.d);
