@@ -214,6 +214,8 @@ static hs_status parse_all(parser *p)
         if (ended || !looks_like_option(arg)) {
             if (c->n_operands == c->max_operands)
                 return hs_fail(&p->err, HS_ERR_USAGE, "surplus argument '%s'; see --help", arg);
+            if (!*arg)
+                return hs_fail(&p->err, HS_ERR_USAGE, "an operand is empty; see --help");
             c->operands[c->n_operands++] = arg;
         } else if (strcmp(arg, "--") == 0) {
             ended = true;

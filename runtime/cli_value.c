@@ -71,9 +71,15 @@ bool hs_parse_size(const char *s, uint64_t *out)
     return true;
 }
 
+/* A limit so large that nobody meets it says nothing. */
+#define UNSTATED_MAX 1e15
+
 static hs_status want(const hs_opt *o, const char *shown, const char *kind, const char *text,
                       hs_err *err)
 {
+    if (o->min != o->max && o->max >= UNSTATED_MAX)
+        return hs_fail(err, HS_ERR_USAGE, "%s: expected %s of at least %.15g, got '%s'", shown,
+                       kind, o->min, text);
     if (o->min != o->max)
         return hs_fail(err, HS_ERR_USAGE, "%s: expected %s from %.15g to %.15g, got '%s'", shown,
                        kind, o->min, o->max, text);
@@ -113,6 +119,11 @@ static hs_status store(const hs_opt *o, const char *shown, const char *text, hs_
 {
     int64_t i;
     double d;
+    const bool words =
+        o->type == HS_OPT_STRING || o->type == HS_OPT_LIST || o->type == HS_OPT_FILES;
+    /* A script's unset variable; only a text may be empty. */
+    if (words && !*text && o->arg && strcmp(o->arg, "TEXT") != 0)
+        return hs_fail(err, HS_ERR_USAGE, "%s: expected %s, got an empty argument", shown, o->arg);
     switch (o->type) {
     case HS_OPT_FLAG: *(bool *)o->value = true; return HS_OK;
     case HS_OPT_INT:

@@ -20,7 +20,7 @@ typedef struct fixture {
     double real;
     const char *text, *kind;
     hs_strings list, files;
-    hs_opt opts[16];
+    hs_opt opts[20];
     hs_cli cli;
     char out[8192], err[4096]; /* what it printed */
     int status;
@@ -37,6 +37,7 @@ static void set_up(fixture *f)
         {HS_OPT_GROUP, .help = "Numbers"},
         {HS_OPT_INT, "n-predict", 'n', &f->count, "N", "tokens (default: 128)", 0, 1000,
          .given = &f->given},
+        {HS_OPT_INT, "many", 0, &f->free_int, "N", "no upper limit to speak of", 1, 1e15},
         {HS_OPT_INT, "offset", 0, &f->free_int, "N", "any number"},
         {HS_OPT_UINT, "seed", 's', &f->seed, "N", "seed (default: random)"},
         {HS_OPT_REAL, "temp", 0, &f->real, "X", "temperature (default: 0.8)", 0, 100},
@@ -96,7 +97,7 @@ static void parse(fixture *f, const char *line)
     int argc = 1;
     snprintf(copy, sizeof copy, "%s", line);
     for (char *w = strtok(copy, " "); w && argc < 31; w = strtok(NULL, " "))
-        argv[argc++] = w;
+        argv[argc++] = strcmp(w, "''") == 0 ? w + 2 : w;
     capture c = capture_begin();
     f->status = hs_cli_parse(&f->cli, argc, argv);
     capture_end(&c, f);
@@ -195,6 +196,11 @@ static void test_usage_errors(void **state)
         {"--temp 1,5", "--temp: expected a number from 0 to 100, got '1,5'"},
         {"--vram-budget 1.5G", "--vram-budget: expected a number of bytes or a size such as 512M "
                                "or 20GiB, got '1.5G'"},
+        {"--model=", "--model: expected FILE, got an empty argument"},
+        {"-m ''", "-m: expected FILE, got an empty argument"},
+        {"-i a '' b", "-i: expected TEXT..., got an empty argument"},
+        {"a ''", "an operand is empty; see --help"},
+        {"--many 0", "--many: expected a whole number of at least 1, got '0'"},
         {"-t 0", "-t: expected a whole number from 1 to 1024, got '0'"},
         {"a b c", "surplus argument 'c'; see --help"},
         {"--force", "unknown option '--force'; see --help"}, /* has_output is not set */
