@@ -408,6 +408,13 @@ static void lost_tensor(file *f, uint64_t arg)
     rename_tensor(find_tensor(f, GATE0), "blk.0.something.weight");
 }
 
+static void drop_last_tensor(file *f)
+{
+    const tensor *t = &f->tensor[--f->n_tensor];
+    free(t->name);
+    free(t->data.p);
+}
+
 static void no_output_norm(file *f, uint64_t arg)
 {
     (void)arg; /* swapped with the last, so that the file is whole but for it */
@@ -532,14 +539,15 @@ static void place_other(file *f, uint64_t arg)
 static void lost_layer(file *f, uint64_t arg)
 {
     set_value(find_kv(f, "generic.gpu_index.block_count"), arg, 4);
-    f->n_tensor = 2;
+    while (f->n_tensor > 2)
+        drop_last_tensor(f);
     settle(f);
 }
 
 static void lost_bucket(file *f, uint64_t arg)
 {
     (void)arg;
-    f->n_tensor--;
+    drop_last_tensor(f);
     settle(f);
 }
 
@@ -635,7 +643,7 @@ static void profile_other(file *f, uint64_t arg)
 static void profile_lost_layer(file *f, uint64_t arg)
 {
     (void)arg;
-    f->n_tensor--;
+    drop_last_tensor(f);
     settle(f);
 }
 
