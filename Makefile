@@ -150,6 +150,11 @@ $(BUILD)/obj/%.emu.o: %.cu $(BUILD)/flags
 	$(if $(V),,@echo "  EMU   $<")
 	$(Q)$(CXX) $(hs_cppflags) $(CPPFLAGS) -DHS_CUDA_EMU $(hs_cxxflags) $(CXXFLAGS) -MMD -MP -c -o $@ -x c++ $<
 
+$(BUILD)/obj/%.race.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  RACE  $<")
+	$(Q)$(CXX) $(hs_cppflags) $(CPPFLAGS) -DHS_CUDA_EMU -DHS_EMU_RACE=1 -fsanitize=thread $(hs_cxxflags) $(CXXFLAGS) -MMD -MP -c -o $@ -x c++ $<
+
 $(BUILD)/obj/%.cuda.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  NVCC  $<")
@@ -185,6 +190,15 @@ own_ldflags = $$(sed -n 's|^/\* LDFLAGS: \(.*\) \*/$$|\1|p' $(1))
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(tool_libs) $(cli) $(libs)
 	$(say_link)
 	$(Q)$(call link,-lcmocka $(tool_ldlibs) $(call own_ldflags,tests/unit/$*.c))
+# The tests of the device once more under the detector of runtime/cuda/emu_race.h: their kernels
+# and the device's are compiled with the calls of the thread sanitizer, which emu_race.c answers.
+# A sanitizer of the user's has those calls for itself.
+race_tests := $(if $(SAN),,$(filter test_emu test_device%,$(tests)))
+race_obj   := $(patsubst %.cu,$(BUILD)/obj/%.race.o,$(emu_src)) $(BUILD)/obj/runtime/cuda/emu_race.o
+$(BUILD)/race/%: $(BUILD)/obj/tests/unit/%.o $(race_obj) $(tool_libs) $(cli) $(libs)
+	$(say_link)
+	$(Q)$(call link,-lcmocka $(tool_ldlibs) $(call own_ldflags,tests/unit/$*.c))
+$(foreach t,$(patsubst tests/unit/%.cu,%,$(wildcard tests/unit/*.cu)),$(eval $(BUILD)/race/$(t): $(BUILD)/obj/tests/unit/$(t).race.o))
 # A test with kernels of its own has them in a .cu beside it.
 $(foreach t,$(patsubst tests/unit/%.cu,%,$(wildcard tests/unit/*.cu)),$(eval $(BUILD)/tests/$(t): $(BUILD)/obj/tests/unit/$(t).emu.o))
 $(BUILD)/fuzz-regress/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/regress.o $(libs)
@@ -204,9 +218,10 @@ $(foreach g,$(gens),$(eval $(call gen,$(g))))
 aslr_off := $(if $(findstring thread,$(SAN)),$(shell setarch -R true 2>/dev/null && echo setarch -R))
 limit    := $(if $(SAN),1800,600)
 unit_list = for t in $(tests); do echo "$(limit) unit/$$t $(aslr_off) $(BUILD)/tests/$$t"; done; \
+            for t in $(race_tests); do echo "$(limit) race/$$t $(BUILD)/race/$$t"; done; \
             for f in $(fuzzers); do echo "$(limit) fuzz/$$f $(aslr_off) $(BUILD)/fuzz-regress/$$f tests/fuzz/corpus/$$f/*"; done
 make_list = for t in $(1); do echo "$(limit) $$t $(MAKE) --no-print-directory $$t"; done
-test_programs := $(addprefix $(BUILD)/tests/,$(tests)) $(addprefix $(BUILD)/fuzz-regress/,$(fuzzers))
+test_programs := $(addprefix $(BUILD)/tests/,$(tests)) $(addprefix $(BUILD)/race/,$(race_tests)) $(addprefix $(BUILD)/fuzz-regress/,$(fuzzers))
 
 # Newcomers type no -j.
 jobs = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))

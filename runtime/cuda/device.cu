@@ -110,9 +110,8 @@ static void device_close(hs_device *dev)
         cudaStreamSynchronize(dev->stream);
         cudaStreamDestroy(dev->stream);
     }
-#if defined(HS_CUDA_EMU) && HS_EMU_ASAN
-    if (dev->arena)
-        __asan_unpoison_memory_region(dev->arena, dev->arena_bytes);
+#ifdef HS_CUDA_EMU
+    hs_emu_arena_end(dev->arena, dev->arena_bytes);
 #endif
     if (dev->stage)
         cudaFreeHost(dev->stage);
@@ -144,8 +143,9 @@ static hs_status reserve(hs_device *dev, hs_err *err)
     if (e != cudaSuccess)
         return device_error(e, "reserving the arena", err);
     dev->arena = (uint8_t *)p;
-#if defined(HS_CUDA_EMU) && HS_EMU_ASAN
-    __asan_poison_memory_region(dev->arena, dev->arena_bytes);
+#ifdef HS_CUDA_EMU
+    if (p)
+        hs_emu_arena_begin(dev->arena, dev->arena_bytes);
 #endif
     return HS_OK;
 }
@@ -208,11 +208,7 @@ static hs_status device_alloc(hs_device *dev, uint64_t bytes, hs_buf *out, hs_er
                        (unsigned long long)dev->arena_bytes);
     *out = {dev->used, bytes};
 #ifdef HS_CUDA_EMU
-#if HS_EMU_ASAN
-    __asan_unpoison_memory_region(dev->arena + dev->used, bytes); /* not the rounding */
-#endif
-    if (bytes)
-        memset(dev->arena + dev->used, 0xff, bytes); /* NaN: fresh memory holds nothing */
+    hs_emu_arena_take(dev->arena + dev->used, bytes);
 #endif
     dev->used += rounded;
     return HS_OK;

@@ -15,6 +15,9 @@
 
 #include "formats/err.h"
 #include "runtime/cuda/emu_fiber.h"
+#if HS_EMU_RACE
+#include "runtime/cuda/emu_race.h"
+#endif
 
 #include <math.h>
 #include <stdio.h>
@@ -204,6 +207,9 @@ static inline void hs_emu_block_run(hs_emu_stream *s)
         }
         s->n_barrier = 0;
         s->barrier_line = 0;
+#if HS_EMU_RACE
+        hs_emu_race_barrier();
+#endif
         for (unsigned i = 0; i < s->n_thread; i += HS_EMU_WARP)
             s->warp[i / HS_EMU_WARP].ready = s->warp[i / HS_EMU_WARP].live;
     }
@@ -286,6 +292,30 @@ static inline bool hs_emu_launch_check(hs_emu_stream *s, dim3 grid, dim3 block, 
     return !s->err.code;
 }
 
+#if HS_EMU_RACE
+static inline void hs_emu_race_open(hs_emu_stream *s, size_t shared_bytes)
+{
+    const hs_emu_race_launch launch = {
+        &s->cur,
+        {{s, s + 1},
+         {s->fiber, s->fiber + s->n_fiber},
+         {s->warp, s->warp + s->n_fiber / HS_EMU_WARP},
+         {s->stacks, s->stacks + s->n_fiber * s->stack_step}},
+        s->shared,
+        shared_bytes,
+        HS_EMU_MAX_SHARED,
+    };
+    hs_emu_race_begin(&launch);
+}
+
+static inline void hs_emu_race_close(hs_emu_stream *s)
+{
+    char text[224];
+    if (hs_emu_race_end(text, sizeof text) && !s->err.code)
+        hs_fail(&s->err, HS_ERR_DEVICE, "kernel %s: %s", s->kernel, text);
+}
+#endif
+
 static inline void hs_emu_run(hs_emu_stream *s, const char *name, dim3 grid, dim3 block,
                               size_t shared_bytes, void (*run)(const void *), const void *args)
 {
@@ -308,13 +338,22 @@ static inline void hs_emu_run(hs_emu_stream *s, const char *name, dim3 grid, dim
     __asan_poison_memory_region(s->shared + shared_bytes, HS_EMU_MAX_SHARED - shared_bytes);
 #endif
     hs_emu_now = s;
+#if HS_EMU_RACE
+    hs_emu_race_open(s, shared_bytes);
+#endif
     for (s->at.z = 0; s->at.z < grid.z && !s->err.code; s->at.z++)
         for (s->at.y = 0; s->at.y < grid.y && !s->err.code; s->at.y++)
             for (s->at.x = 0; s->at.x < grid.x && !s->err.code; s->at.x++) {
                 hs_emu_block_begin(s, shared_bytes);
+#if HS_EMU_RACE
+                hs_emu_race_block(s->at.x + grid.x * (s->at.y + grid.y * s->at.z));
+#endif
                 hs_emu_block_run(s);
             }
     hs_emu_now = NULL;
+#if HS_EMU_RACE
+    hs_emu_race_close(s);
+#endif
     if (s->err.code) /* threads were left in the middle of the kernel */
         hs_emu_fibers_start(s);
 }
@@ -415,6 +454,10 @@ __attribute__((noinline, unused)) static bool hs_emu_finish(hs_emu_warp *w, uint
         hs_emu_ballot(w, mask);
     else if (op != HS_EMU_SYNC && (op != HS_EMU_XOR || !hs_emu_butterfly(w, mask)))
         hs_emu_exchange_any(w, op, mask, (unsigned)(key >> 8 & 0xff));
+#if HS_EMU_RACE
+    if (op == HS_EMU_SYNC)
+        hs_emu_race_syncwarp(w->fiber->index / HS_EMU_WARP, mask);
+#endif
     w->waiting &= ~mask;
     w->ready |= mask;
     return true;
@@ -498,26 +541,41 @@ static inline void __syncwarp(unsigned mask = 0xffffffffu)
 
 /* --- atomics: fibers switch nowhere else, so a plain update is indivisible ----------- */
 
-template <class T> static inline T hs_emu_exchange(T *p, T v)
+template <class T, class F> static inline T hs_emu_update(T *p, F f)
 {
+#if HS_EMU_RACE
+    hs_emu_race_atomic(true);
+#endif
     const T old = *p;
-    *p = v;
+    *p = f(old);
+#if HS_EMU_RACE
+    hs_emu_race_atomic(false);
+#endif
     return old;
 }
-template <class T> static inline T atomicAdd(T *p, T v) { return hs_emu_exchange(p, *p + v); }
-template <class T> static inline T atomicExch(T *p, T v) { return hs_emu_exchange(p, v); }
-template <class T> static inline T atomicOr(T *p, T v) { return hs_emu_exchange(p, *p | v); }
+template <class T> static inline T atomicAdd(T *p, T v)
+{
+    return hs_emu_update(p, [v](T old) { return old + v; });
+}
+template <class T> static inline T atomicExch(T *p, T v)
+{
+    return hs_emu_update(p, [v](T) { return v; });
+}
+template <class T> static inline T atomicOr(T *p, T v)
+{
+    return hs_emu_update(p, [v](T old) { return old | v; });
+}
 template <class T> static inline T atomicMax(T *p, T v)
 {
-    return hs_emu_exchange(p, *p > v ? *p : v);
+    return hs_emu_update(p, [v](T old) { return old > v ? old : v; });
 }
 template <class T> static inline T atomicMin(T *p, T v)
 {
-    return hs_emu_exchange(p, *p < v ? *p : v);
+    return hs_emu_update(p, [v](T old) { return old < v ? old : v; });
 }
 template <class T> static inline T atomicCAS(T *p, T expected, T v)
 {
-    return hs_emu_exchange(p, *p == expected ? v : *p);
+    return hs_emu_update(p, [=](T old) { return old == expected ? v : old; });
 }
 static inline void __threadfence(void) {}
 static inline void __threadfence_block(void) {}

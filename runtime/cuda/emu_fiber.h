@@ -19,6 +19,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* HS_EMU_RACE: compiled for the detector of emu_race.h, which has the thread sanitizer's calls but
+ * not its library. */
+#ifndef HS_EMU_RACE
+#define HS_EMU_RACE 0
+#endif
 #if defined(__SANITIZE_ADDRESS__)
 #define HS_EMU_ASAN 1
 #elif defined(__has_feature)
@@ -26,7 +31,8 @@
 #define HS_EMU_ASAN 1
 #endif
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if HS_EMU_RACE
+#elif defined(__SANITIZE_THREAD__)
 #define HS_EMU_TSAN 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -53,7 +59,7 @@
 #endif
 
 /* Kernels keep little on the stack; instrumented frames are several times larger. */
-#if HS_EMU_ASAN || HS_EMU_TSAN || defined(HS_EMU_UCONTEXT)
+#if HS_EMU_ASAN || HS_EMU_TSAN || HS_EMU_RACE || defined(HS_EMU_UCONTEXT)
 enum { HS_EMU_STACK = 128 << 10 };
 #else
 enum { HS_EMU_STACK = 32 << 10 };

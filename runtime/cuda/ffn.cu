@@ -48,6 +48,7 @@ template <hs_dtype T> static __global__ void __launch_bounds__(HS_BLOCK) k_neuro
         /* With a gate, that alone decides, but for dReLU. */
         active = active && (v != 0 || (a.gated && a.fn != HS_FN_DRELU));
     }
+    __syncwarp(g.mask); /* all have read z */
     if (g.leads() && exists) {
         a.z[g.mine] = on ? z : 0;
         if (a.up && active)

@@ -119,17 +119,18 @@ static void test_syncwarp(void **state)
     assert_int_equal(seen, 32);
     /* Without it a lane overtakes its neighbour, as on a GPU. */
     seen = 0;
-    good(hs_test_emu_syncwarp(&seen, 0, &err), &err);
+    const hs_status st = hs_test_emu_syncwarp(&seen, 0, &err);
     assert_true(seen < 32);
+    assert_int_equal(st, hs_test_emu_detects() ? HS_ERR_DEVICE : HS_OK);
 }
 
 static void test_uninit(void **state)
 {
     (void)state;
-    uint32_t out = 0;
+    uint32_t out[2] = {0};
     hs_err err;
-    good(hs_test_emu_uninit(&out, &err), &err);
-    assert_int_equal(out, 0xffffffffu);
+    good(hs_test_emu_uninit(out, &err), &err);
+    assert_true(out[0] == 0xffffffffu && out[1] == 0xffffffffu);
 }
 
 static void test_faults(void **state)
@@ -199,6 +200,43 @@ static void test_host_threads(void **state)
     hs_test_emu_close(t[1].s);
 }
 
+/* Only where the kernels are compiled for the detector (build/race/test_emu). */
+static void test_races(void **state)
+{
+    (void)state;
+    if (!hs_test_emu_detects())
+        skip();
+    static const char *const want[HS_TEST_EMU_N_BAD] = {
+        [HS_TEST_EMU_NO_BARRIER] = "kernel k_neighbour: race in shared memory: block 0 thread ",
+        [HS_TEST_EMU_NO_SYNCWARP] = "kernel k_neighbour: race in shared memory: block 0 thread ",
+        [HS_TEST_EMU_ONLY_SHUFFLE] = "kernel k_neighbour: race in shared memory: block 0 thread ",
+        [HS_TEST_EMU_HALF_SYNCWARP] = "kernel k_neighbour: race in shared memory: block 0 thread ",
+        [HS_TEST_EMU_WRITE_WRITE] = "kernel k_words: race in global memory: block 0 thread 0 "
+                                    "wrote, block 0 thread 1 writes, no barrier between",
+        [HS_TEST_EMU_READ_WRITE] = "kernel k_words: race in global memory: block 0 thread 0 read, "
+                                   "block 0 thread 40 writes, no barrier between",
+        [HS_TEST_EMU_BLOCKS] = "kernel k_blocks: race in global memory: block 0 thread ",
+        [HS_TEST_EMU_BYTES] = "kernel k_words: race in global memory: block 0 thread 0 wrote, "
+                              "block 0 thread 1 writes, no barrier between",
+        [HS_TEST_EMU_PLAIN_ATOMIC] = "kernel k_words: race in global memory: block 0 thread ",
+        [HS_TEST_EMU_REUSE] = "kernel k_reuse: race in shared memory: block 0 thread ",
+        [HS_TEST_EMU_PAST_GLOBAL] = "kernel k_words: block 0 thread 0: read of 4 bytes out of "
+                                    "bounds in global memory",
+        [HS_TEST_EMU_BEFORE_GLOBAL] = "kernel k_words: block 0 thread 0: read of 4 bytes out of "
+                                      "bounds in global memory",
+        [HS_TEST_EMU_PAST_SHARED] = "kernel k_past_shared: block 0 thread 31: read of 4 bytes out "
+                                    "of bounds in shared memory",
+    };
+    for (int i = 0; i < HS_TEST_EMU_N_RACE; i++) {
+        hs_err err = {.code = HS_OK};
+        const hs_status st = hs_test_emu_race_case((hs_test_emu_race)i, &err);
+        if (i >= HS_TEST_EMU_N_BAD)
+            good(st, &err);
+        else if (st != HS_ERR_DEVICE || strncmp(err.msg, want[i], strlen(want[i])) != 0)
+            fail_msg("case %d: got %d \"%s\", expected \"%s…\"", i, st, st ? err.msg : "", want[i]);
+    }
+}
+
 #ifdef ASAN
 static void test_overrun(void **state)
 {
@@ -225,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_halves),   cmocka_unit_test(test_atomics),
         cmocka_unit_test(test_syncwarp), cmocka_unit_test(test_uninit),
         cmocka_unit_test(test_faults),   cmocka_unit_test(test_host_threads),
+        cmocka_unit_test(test_races),
 #ifdef ASAN
         cmocka_unit_test(test_overrun),
 #endif

@@ -164,12 +164,12 @@ hs_status hs_test_emu_syncwarp(uint32_t *seen, int sync, hs_err *err)
 static __global__ void k_uninit(uint32_t *out)
 {
     HS_SHARED(uint32_t, tile);
-    *out = tile[3];
+    out[blockIdx.x] = tile[3];
     __syncthreads();
     tile[3] = 0;
 }
 
-hs_status hs_test_emu_uninit(uint32_t *out, hs_err *err)
+hs_status hs_test_emu_uninit(uint32_t out[2], hs_err *err)
 {
     cudaStream_t s = stream_new();
     HS_LAUNCH(k_uninit, 2, 1, 16, s, out);
@@ -220,7 +220,8 @@ static __global__ void k_outside(uint32_t *out) { *out = __shfl_xor_sync(0xffffu
 static __global__ void k_answer(uint32_t *out)
 {
     __syncthreads();
-    *out = 42;
+    if (threadIdx.x == 0)
+        *out = 42;
 }
 
 hs_status hs_test_emu_plant(hs_test_emu_fault fault, uint32_t *after, hs_err *err)
@@ -256,6 +257,149 @@ hs_status hs_test_emu_overrun(uint32_t *out, hs_err *err)
     cudaStream_t s = stream_new();
     HS_LAUNCH(k_overrun, 1, 1, 16, s, out);
     return finish(s, err);
+}
+
+/* --- for the detector ------------------------------------------------------------------ */
+
+/* A lane reads its neighbour's word: a tile of shared memory, one word a thread. */
+static __global__ void k_neighbour(uint32_t *out, hs_test_emu_race what)
+{
+    __shared__ uint32_t tile[64];
+    const unsigned t = threadIdx.x, next = (t + 1) % blockDim.x;
+    tile[t] = t;
+    switch (what) {
+    case HS_TEST_EMU_GOOD_BARRIER: __syncthreads(); break;
+    case HS_TEST_EMU_GOOD_SYNCWARP: __syncwarp(); break;
+    case HS_TEST_EMU_ONLY_SHUFFLE: __shfl_xor_sync(0xffffffffu, t, 1); break;
+    case HS_TEST_EMU_HALF_SYNCWARP: __syncwarp(t < 16 ? 0xffffu : 0xffff0000u); break;
+    default: break;
+    }
+    out[t] = tile[next];
+}
+
+static __global__ void k_chain(uint32_t *out)
+{
+    __shared__ uint32_t word;
+    const unsigned t = threadIdx.x;
+    if (t == 0)
+        word = 7;
+    if (t < 2)
+        __syncwarp(3);
+    if (t == 1 || t == 2)
+        __syncwarp(6);
+    if (t == 2)
+        *out = word;
+}
+
+static __global__ void k_words(uint32_t *out, hs_test_emu_race what)
+{
+    const unsigned t = threadIdx.x;
+    uint8_t *byte = reinterpret_cast<uint8_t *>(out);
+    uint16_t *half = reinterpret_cast<uint16_t *>(out);
+    switch (what) {
+    case HS_TEST_EMU_WRITE_WRITE: out[t / 2] = t; break;
+    case HS_TEST_EMU_READ_WRITE:
+        if (t == 0)
+            out[1] = out[0];
+        if (t == 40)
+            out[0] = 1;
+        break;
+    case HS_TEST_EMU_BYTES:
+        if (t == 0)
+            half[0] = 1;
+        if (t == 1)
+            byte[1] = 1;
+        break;
+    case HS_TEST_EMU_GOOD_BYTES: byte[t] = 1; break;
+    case HS_TEST_EMU_PLAIN_ATOMIC:
+    case HS_TEST_EMU_GOOD_ATOMIC:
+        atomicAdd(out, 1u);
+        if (what == HS_TEST_EMU_PLAIN_ATOMIC && t == 9)
+            out[1] = out[0];
+        break;
+    case HS_TEST_EMU_PAST_GLOBAL:
+        if (t == 0)
+            out[0] = out[64];
+        break;
+    case HS_TEST_EMU_BEFORE_GLOBAL:
+        if (t == 0)
+            out[0] = out[-1];
+        break;
+    default: break;
+    }
+}
+
+static __global__ void k_blocks(uint32_t *out, hs_test_emu_race what)
+{
+    __shared__ uint32_t word;
+    if (what == HS_TEST_EMU_BLOCKS) {
+        if (blockIdx.x == 0)
+            out[0] = 1;
+        else
+            out[1] = out[0];
+        return;
+    }
+    if (threadIdx.x == 33)
+        word = blockIdx.x;
+    __syncthreads();
+    if (threadIdx.x == 5)
+        out[blockIdx.x] = word;
+}
+
+static __global__ void k_reuse(uint32_t *out, int again)
+{
+    __shared__ uint32_t tile[64];
+    const unsigned t = threadIdx.x;
+    uint32_t sum = 0;
+    for (unsigned round = 0; round < 3; round++) {
+        tile[t] = t + round;
+        __syncthreads();
+        sum += tile[63 - t];
+        if (again)
+            __syncthreads();
+    }
+    out[t] = sum;
+}
+
+static __global__ void k_past_shared(uint32_t *out)
+{
+    HS_SHARED(uint32_t, tile);
+    tile[threadIdx.x] = 1;
+    out[threadIdx.x] = tile[threadIdx.x == 31 ? 32 : threadIdx.x];
+}
+
+int hs_test_emu_detects(void) { return HS_EMU_RACE; }
+
+hs_status hs_test_emu_race_case(hs_test_emu_race what, hs_err *err)
+{
+    cudaStream_t s = stream_new();
+    void *p;
+    if (cudaMalloc(&p, 256) != cudaSuccess)
+        abort();
+    uint32_t *out = static_cast<uint32_t *>(p);
+    switch (what) {
+    case HS_TEST_EMU_NO_BARRIER: HS_LAUNCH(k_neighbour, 1, 64, 0, s, out, what); break;
+    case HS_TEST_EMU_NO_SYNCWARP:
+    case HS_TEST_EMU_ONLY_SHUFFLE:
+    case HS_TEST_EMU_HALF_SYNCWARP:
+    case HS_TEST_EMU_GOOD_BARRIER:
+    case HS_TEST_EMU_GOOD_SYNCWARP: HS_LAUNCH(k_neighbour, 1, 32, 0, s, out, what); break;
+    case HS_TEST_EMU_GOOD_CHAIN: HS_LAUNCH(k_chain, 1, 32, 0, s, out); break;
+    case HS_TEST_EMU_BLOCKS:
+    case HS_TEST_EMU_GOOD_BLOCKS: HS_LAUNCH(k_blocks, 2, 64, 0, s, out, what); break;
+    case HS_TEST_EMU_REUSE: HS_LAUNCH(k_reuse, 1, 64, 0, s, out, 0); break;
+    case HS_TEST_EMU_GOOD_REUSE: HS_LAUNCH(k_reuse, 1, 64, 0, s, out, 1); break;
+    case HS_TEST_EMU_PAST_SHARED: HS_LAUNCH(k_past_shared, 1, 32, 128, s, out); break;
+    case HS_TEST_EMU_GOOD_ATOMIC: HS_LAUNCH(k_words, 3, 64, 0, s, out, what); break;
+    case HS_TEST_EMU_GOOD_LAUNCHES:
+        HS_LAUNCH(k_reuse, 1, 64, 0, s, out, 1);
+        HS_LAUNCH(k_reuse, 1, 64, 0, s, out, 1);
+        break;
+    default: HS_LAUNCH(k_words, 1, 64, 0, s, out, what); break;
+    }
+    const hs_status st = finish(s, err);
+    cudaFree(p);
+    return st;
 }
 
 struct hs_test_emu_stream {

@@ -31,8 +31,8 @@ hs_status hs_test_emu_atomics(uint32_t *sum, float *fsum, uint32_t *max, uint32_
 /* A lane reads its neighbour's shared memory, with or without the __syncwarp that it needs;
  * returns the number of lanes that saw the value. */
 hs_status hs_test_emu_syncwarp(uint32_t *seen, int sync, hs_err *err);
-/* Uninitialised shared memory is not zero. */
-hs_status hs_test_emu_uninit(uint32_t *out, hs_err *err);
+/* Uninitialised shared memory is not zero, in either of two blocks. */
+hs_status hs_test_emu_uninit(uint32_t out[2], hs_err *err);
 
 /* Planted faults. */
 typedef enum hs_test_emu_fault {
@@ -51,6 +51,36 @@ typedef enum hs_test_emu_fault {
 hs_status hs_test_emu_plant(hs_test_emu_fault fault, uint32_t *after, hs_err *err);
 /* Read one element past shared memory (for AddressSanitizer's death test). */
 hs_status hs_test_emu_overrun(uint32_t *out, hs_err *err);
+
+/* What the detector (runtime/cuda/emu_race.h) must find, and what it must not. */
+typedef enum hs_test_emu_race {
+    HS_TEST_EMU_NO_BARRIER,    /* a neighbour's shared memory, __syncthreads forgotten */
+    HS_TEST_EMU_NO_SYNCWARP,   /* the same within a warp */
+    HS_TEST_EMU_ONLY_SHUFFLE,  /* a shuffle in its place, which orders nothing */
+    HS_TEST_EMU_HALF_SYNCWARP, /* a __syncwarp that leaves out the lane read from */
+    HS_TEST_EMU_WRITE_WRITE,   /* two threads write one word of device memory */
+    HS_TEST_EMU_READ_WRITE,    /* read first, overwritten by another one */
+    HS_TEST_EMU_BLOCKS,        /* block 1 reads what block 0 wrote */
+    HS_TEST_EMU_BYTES,         /* threads write overlapping halves of a word */
+    HS_TEST_EMU_PLAIN_ATOMIC,  /* a plain read beside atomic updates */
+    HS_TEST_EMU_REUSE,         /* a tile filled again while others still read it */
+    HS_TEST_EMU_PAST_GLOBAL,   /* one element past an allocation */
+    HS_TEST_EMU_BEFORE_GLOBAL, /* one before */
+    HS_TEST_EMU_PAST_SHARED,   /* one past the dynamic shared memory asked for */
+    HS_TEST_EMU_N_BAD,
+    HS_TEST_EMU_GOOD_BARRIER = HS_TEST_EMU_N_BAD,
+    HS_TEST_EMU_GOOD_SYNCWARP,
+    HS_TEST_EMU_GOOD_CHAIN,  /* lane 0 to 1 by one __syncwarp, 1 to 2 by another one */
+    HS_TEST_EMU_GOOD_ATOMIC, /* all threads of all blocks */
+    HS_TEST_EMU_GOOD_BYTES,  /* neighbouring bytes */
+    HS_TEST_EMU_GOOD_REUSE,
+    HS_TEST_EMU_GOOD_BLOCKS,   /* all blocks use the same shared variable */
+    HS_TEST_EMU_GOOD_LAUNCHES, /* what one launch wrote, the next one reads */
+    HS_TEST_EMU_N_RACE,
+} hs_test_emu_race;
+/* False where the kernels are compiled without the detector. */
+int hs_test_emu_detects(void);
+hs_status hs_test_emu_race_case(hs_test_emu_race what, hs_err *err);
 
 /* A stream used from several host threads in turn. */
 typedef struct hs_test_emu_stream hs_test_emu_stream;
