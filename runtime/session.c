@@ -153,9 +153,14 @@ static hs_status read_placement(hs_session *s, const hs_session_params *p, hs_pl
     hs_status st = hs_placement_read(out, p->placement, err);
     if (st != HS_OK)
         return st;
-    if ((st = hs_placement_check(*out, s->m, err)) != HS_OK)
-        return hs_ctx(err, st, "%s: ", p->placement);
     hs_placement *pl = *out;
+    if (pl->n_devices > 1)
+        return hs_fail(err, HS_ERR_DEVICE,
+                       "%s: planned for %u devices; a model runs on one (hotset-solve "
+                       "--vram-budget plans for one)",
+                       p->placement, pl->n_devices);
+    if ((st = hs_placement_check(pl, s->m, err)) != HS_OK)
+        return hs_ctx(err, st, "%s: ", p->placement);
     if (!pl->fingerprint[0])
         note(s, "warning: %s carries no model fingerprint; accepted because its shape fits",
              p->placement);

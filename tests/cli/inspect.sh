@@ -45,6 +45,10 @@ check "a placement of the original" "$ins" $golden/solver/cap5000_batch256.gpuid
 field "its kind" kind '"placement (gpuidx)"'
 field "its layers" layers 12
 one_error "of another model" 3 "12 layers" "$ins" $golden/solver/cap5000_batch256.gpuidx -m "$m"
+check "a placement for several devices" "$ins" tests/fuzz/corpus/placement/several --check --json
+field "its kind" kind '"placement (several devices)"'
+has "each device's part" '"on_device_1": *1' "$tmp/out"
+has "and where the dense blocks are" 'attention:0 ffn-norm:1 kv-cache:0' "$tmp/out"
 one_error "-m for a model" 3 "neither a profile nor a placement" "$ins" "$m" -m "$m"
 
 if [ -x "$bin/hotset-profile" ] && [ -x "$bin/hotset-solve" ]; then

@@ -410,6 +410,179 @@ static void test_set(void **state)
     hs_placement_free(NULL);
 }
 
+/* ---- several devices ------------------------------------------------------------------------- */
+
+/* The same two layers over three devices, of which the last has nothing. */
+static spec several(void)
+{
+    spec s = {
+        .magic = "GGUF",
+        .n_kv = 4,
+        .kv =
+            {{.key = "general.architecture", .kind = STR, .s = "hotset.placement"},
+             {.key = "hotset.placement.block_count", .kind = U32, .u = 2},
+             {.key = "hotset.placement.device_capacity", .kind = U64S, .a = {5000, 300, 7}, .n = 3},
+             {.key = "hotset.placement.device_bytes", .kind = U64S, .a = {4096, 200, 0}, .n = 3}},
+        .n_tensors = 2,
+        .t = {{"blk.0.device", 26, 1, {6}, {-1, 0, -1, 1, 0, -1}},
+              {"blk.1.device", 26, 1, {4}, {-1, -1, -1, -1}}}};
+    const spec one = ours();
+    for (size_t i = 3; i < one.n_kv; i++)
+        s.kv[s.n_kv++] = one.kv[i];
+    static const char *const blocks[] = {"attn", "predictor", "ffn_norm", "kv"};
+    static const char *const names[] = {"hotset.plan.attn_device", "hotset.plan.predictor_device",
+                                        "hotset.plan.ffn_norm_device", "hotset.plan.kv_device"};
+    static const int64_t where[4][2] = {{0, -1}, {-1, 1}, {1, 0}, {0, -1}};
+    for (int b = 0; b < 4; b++) {
+        char old[48];
+        snprintf(old, sizeof old, "hotset.plan.%s_layers", blocks[b]);
+        *key(&s, old) =
+            (kv){.key = names[b], .kind = I32S, .a = {where[b][0], where[b][1]}, .n = 2};
+    }
+    *key(&s, "hotset.plan.output") = (kv){.key = "hotset.plan.output_device", .kind = U32, .u = 1};
+    key(&s, "hotset.plan.bytes")->kind = ABSENT;
+    *key(&s, "hotset.plan.ledger_what") = (kv){.key = "hotset.plan.ledger_what",
+                                               .kind = STRS,
+                                               .sa = {"attention", "output", "scratch"},
+                                               .n = 3};
+    key(&s, "hotset.plan.ledger_layer")->a[2] = -1;
+    key(&s, "hotset.plan.ledger_layer")->n = 3;
+    *key(&s, "hotset.plan.ledger_bytes") =
+        (kv){.key = "hotset.plan.ledger_bytes", .kind = U64S, .a = {4000, 200, 96}, .n = 3};
+    s.kv[s.n_kv++] = (kv){.key = "hotset.plan.ledger_device", .kind = I32S, .a = {0, 1, 0}, .n = 3};
+    return s;
+}
+
+static void check_several(const hs_placement *p)
+{
+    assert_int_equal(p->n_devices, 3);
+    assert_int_equal(p->n_layer, 2);
+    assert_int_equal(p->vram_capacity, 5307);
+    assert_int_equal(p->plan_bytes, 4296);
+    assert_int_equal(p->device_capacity[1], 300);
+    assert_int_equal(p->device_bytes[1], 200);
+    assert_int_equal(p->layer[0].n_device, 3);
+    assert_memory_equal(p->layer[0].neuron, ((int32_t[]){1, 3, 4}), 12);
+    assert_memory_equal(p->layer[0].on_which, ((uint8_t[]){0, 1, 0}), 3);
+    assert_int_equal(p->layer[1].n_device, 0);
+    assert_true(p->layer[0].attn && p->layer[0].attn_device == 0 && !p->layer[1].attn);
+    assert_true(!p->layer[0].predictor && p->layer[1].predictor);
+    assert_int_equal(p->layer[1].predictor_device, 1);
+    assert_int_equal(p->layer[0].ffn_norm_device, 1);
+    assert_true(p->layer[0].kv && p->layer[0].kv_device == 0 && !p->layer[1].kv);
+    assert_true(p->output);
+    assert_int_equal(p->output_device, 1);
+    assert_int_equal(p->ledger[1].device, 1);
+}
+
+static void test_several_devices(void **state)
+{
+    (void)state;
+    const spec s = several();
+    const bytes want = build(&s);
+    hs_placement *p = must_parse(&s);
+    check_several(p);
+    size_t n;
+    uint8_t *got = written(p, false, &n);
+    assert_int_equal(n, want.n);
+    assert_memory_equal(got, want.p, n);
+    free(got);
+    /* PowerInfer's layout cannot say it. */
+    hs_err err = {0};
+    assert_int_equal(hs_placement_write(p, NULL, true, &err), HS_ERR_USAGE);
+    assert_string_equal(err.msg, "PowerInfer's own file knows one device, the plan has 3");
+    hs_placement_free(p);
+}
+
+/* A head that no device has: the key is left out. */
+static void test_several_without_head(void **state)
+{
+    (void)state;
+    spec s = several();
+    key(&s, "hotset.plan.output_device")->kind = ABSENT;
+    hs_placement *p = must_parse(&s);
+    assert_false(p->output);
+    const bytes want = build(&s);
+    size_t n;
+    uint8_t *got = written(p, false, &n);
+    assert_int_equal(n, want.n);
+    assert_memory_equal(got, want.p, n);
+    free(got);
+    hs_placement_free(p);
+}
+
+static void test_view(void **state)
+{
+    (void)state;
+    const spec s = several();
+    hs_placement *p = must_parse(&s), *v;
+    hs_err err = {0};
+    assert_int_equal(hs_placement_view(&v, p, 0, &err), HS_OK);
+    assert_int_equal(v->n_devices, 1);
+    assert_int_equal(v->vram_capacity, 5000);
+    assert_int_equal(v->plan_bytes, 4096);
+    assert_memory_equal(v->layer[0].neuron, ((int32_t[]){1, 4}), 8);
+    assert_int_equal(v->layer[0].n_device, 2);
+    assert_null(v->layer[0].on_which);
+    assert_true(v->layer[0].attn && v->layer[0].kv && !v->layer[0].ffn_norm && !v->output);
+    assert_true(v->layer[1].ffn_norm && !v->layer[1].predictor);
+    assert_int_equal(v->n_ledger, 2);
+    assert_string_equal(v->fingerprint, PRINT);
+    hs_placement_free(v);
+    assert_int_equal(hs_placement_view(&v, p, 1, &err), HS_OK);
+    assert_memory_equal(v->layer[0].neuron, ((int32_t[]){3}), 4);
+    assert_true(!v->layer[0].attn && v->layer[0].ffn_norm && v->output);
+    assert_true(v->layer[1].predictor && v->layer[1].predictor_device == 0);
+    assert_int_equal(v->n_ledger, 1);
+    hs_placement_free(v);
+    assert_int_equal(hs_placement_view(&v, p, 2, &err), HS_OK);
+    assert_int_equal(v->layer[0].n_device + v->layer[1].n_device + v->n_ledger, 0);
+    assert_int_equal(v->vram_capacity, 7);
+    hs_placement_free(v);
+    assert_int_equal(hs_placement_view(&v, p, 3, &err), HS_ERR_FORMAT);
+    assert_string_equal(err.msg, "device 3 of 3");
+    hs_placement_free(p);
+    /* Of one device: a copy. */
+    const spec o = ours();
+    p = must_parse(&o);
+    assert_int_equal(hs_placement_view(&v, p, 0, &err), HS_OK);
+    size_t n, m;
+    uint8_t *a = written(p, false, &n), *b = written(v, false, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n);
+    free(a);
+    free(b);
+    hs_placement_free(v);
+    hs_placement_free(p);
+}
+
+static void test_spread(void **state)
+{
+    (void)state;
+    const uint32_t n_ff[] = {4};
+    hs_placement *p;
+    hs_err err = {0};
+    assert_int_equal(hs_placement_new(&p, 1, n_ff, &err), HS_OK);
+    assert_int_equal(hs_placement_devices(p, 1, (uint64_t[]){1}, &err), HS_ERR_FORMAT);
+    assert_int_equal(hs_placement_devices(p, 9, (uint64_t[9]){0}, &err), HS_ERR_FORMAT);
+    assert_int_equal(hs_placement_devices(p, 2, (uint64_t[]){UINT64_MAX, 1}, &err), HS_ERR_FORMAT);
+    assert_int_equal(p->n_devices, 1);
+    assert_int_equal(hs_placement_devices(p, 2, (uint64_t[]){8, 9}, &err), HS_OK);
+    assert_int_equal(p->vram_capacity, 17);
+    assert_int_equal(hs_placement_spread(p, 0, (int32_t[]){1, -1, 0, 1}, &err), HS_OK);
+    assert_memory_equal(p->layer[0].neuron, ((int32_t[]){0, 2, 3}), 12);
+    assert_memory_equal(p->layer[0].on_which, ((uint8_t[]){1, 0, 1}), 3);
+    assert_int_equal(hs_placement_spread(p, 0, (int32_t[]){1, -1, 2, 1}, &err), HS_ERR_FORMAT);
+    assert_string_equal(err.msg, "layer 0: neuron 2: expected a device from -1 to 1, got 2");
+    assert_int_equal(hs_placement_spread(p, 0, (int32_t[]){-2, 0, 0, 0}, &err), HS_ERR_FORMAT);
+    assert_int_equal(hs_placement_spread(p, 1, (int32_t[]){0, 0, 0, 0}, &err), HS_ERR_FORMAT);
+    assert_int_equal(p->layer[0].n_device, 3);
+    /* Setting by list means device 0 again. */
+    assert_int_equal(hs_placement_set(p, 0, (int32_t[]){3}, 1, &err), HS_OK);
+    assert_null(p->layer[0].on_which);
+    hs_placement_free(p);
+}
+
 /* ---- files that are wrong ---------------------------------------------------------------------
  */
 
@@ -488,6 +661,79 @@ SPOIL(ledger_half, key(s, "hotset.plan.ledger_what")->kind = ABSENT)
 SPOIL(ledger_layer, key(s, "hotset.plan.ledger_layer")->a[0] = 2)
 SPOIL(ledger_below, key(s, "hotset.plan.ledger_layer")->a[0] = -2)
 SPOIL(ledger_unnamed, key(s, "hotset.plan.ledger_what")->sa[0] = "")
+
+SPOIL(pwri_magic, s->magic = "PWRI"; s->t[0].type = s->t[1].type = 18)
+SPOIL(m_no_count, key(s, "hotset.placement.block_count")->kind = ABSENT)
+SPOIL(m_count_zero, key(s, "hotset.placement.block_count")->u = 0)
+SPOIL(m_count_high, key(s, "hotset.placement.block_count")->u = 3)
+SPOIL(m_no_capacity, key(s, "hotset.placement.device_capacity")->kind = ABSENT)
+SPOIL(m_capacity_u32, key(s, "hotset.placement.device_capacity")->kind = U32S)
+SPOIL(m_one_device, key(s, "hotset.placement.device_capacity")->n = 1)
+SPOIL(m_capacity_wraps, key(s, "hotset.placement.device_capacity")->a[0] = -1)
+SPOIL(m_bytes_short, key(s, "hotset.placement.device_bytes")->n = 2)
+SPOIL(m_no_bytes, key(s, "hotset.placement.device_bytes")->kind = ABSENT)
+SPOIL(m_over, key(s, "hotset.placement.device_bytes")->a[1] = 301;
+      key(s, "hotset.plan.ledger_bytes")->a[1] = 301)
+SPOIL(m_device_high, s->t[0].v[3] = 3)
+SPOIL(m_device_low, s->t[0].v[3] = -2)
+SPOIL(m_missing, s->t[1].name = "blk.1.devices")
+SPOIL(m_type, s->t[1].type = 0)
+SPOIL(m_2d, s->t[0].n_dims = 2; s->t[0].ne[0] = 3; s->t[0].ne[1] = 2)
+SPOIL(m_no_neurons, s->t[1].ne[0] = 0)
+SPOIL(m_extra, s->t[2] = (tensor){"blk.2.device", 26, 1, {4}, {0}}; s->n_tensors = 3)
+SPOIL(m_no_print, key(s, "hotset.model_fingerprint")->kind = ABSENT)
+SPOIL(m_attn_absent, key(s, "hotset.plan.attn_device")->kind = ABSENT)
+SPOIL(m_attn_short, key(s, "hotset.plan.attn_device")->n = 1)
+SPOIL(m_attn_high, key(s, "hotset.plan.attn_device")->a[1] = 3)
+SPOIL(m_norm_low, key(s, "hotset.plan.ffn_norm_device")->a[0] = -2)
+SPOIL(m_kv_alone, key(s, "hotset.plan.kv_device")->a[1] = 0)
+SPOIL(m_kv_elsewhere, key(s, "hotset.plan.kv_device")->a[0] = 1)
+SPOIL(m_output_high, key(s, "hotset.plan.output_device")->u = 3)
+SPOIL(m_output_bool, key(s, "hotset.plan.output_device")->kind = BOOL)
+SPOIL(m_ledger_absent, key(s, "hotset.plan.ledger_device")->kind = ABSENT)
+SPOIL(m_ledger_high, key(s, "hotset.plan.ledger_device")->a[0] = 3)
+SPOIL(m_ledger_low, key(s, "hotset.plan.ledger_device")->a[0] = -1)
+SPOIL(m_ledger_other, key(s, "hotset.plan.ledger_device")->a[0] = 1)
+
+static const broken several_table[] = {
+    {"magic", pwri_magic, "magic: expected GGUF, got PWRI"},
+    {"no block count", m_no_count, "hotset.placement.block_count: missing"},
+    {"no layers", m_count_zero, "hotset.placement.block_count: expected at least 1, got 0"},
+    {"more layers", m_count_high, "expected 3 tensors, one for each of 3 layers, got 2"},
+    {"no capacities", m_no_capacity, "hotset.placement.device_capacity: missing"},
+    {"capacities u32", m_capacity_u32, "device_capacity: expected array of u64"},
+    {"one device", m_one_device, "device_capacity: expected 2 to 8 devices, got 1"},
+    {"capacities wrap", m_capacity_wraps, "device_capacity: the sum wraps"},
+    {"bytes short", m_bytes_short, "device_bytes: expected 3 entries, got 2"},
+    {"no bytes", m_no_bytes, "hotset.placement.device_bytes: missing"},
+    {"over a budget", m_over, "device_bytes: device 1: expected at most 300, got 301"},
+    {"device 3 of 3", m_device_high,
+     "blk.0.device: entry 3: expected a device from -1 to 2, got 3"},
+    {"device -2", m_device_low, "blk.0.device: entry 3: expected a device from -1 to 2, got -2"},
+    {"layer missing", m_missing, "blk.1.device: missing"},
+    {"type", m_type, "blk.1.device: expected type I32, got F32"},
+    {"shape", m_2d, "blk.0.device: expected 1 dimension, got 2"},
+    {"no neurons", m_no_neurons, "blk.1.device: expected at least one neuron"},
+    {"extra tensor", m_extra, "expected 2 tensors, one for each of 2 layers, got 3"},
+    {"no fingerprint", m_no_print, "hotset.model_fingerprint: missing"},
+    {"no attention", m_attn_absent, "hotset.plan.attn_device: missing"},
+    {"attention short", m_attn_short, "hotset.plan.attn_device: expected 2 entries, got 1"},
+    {"attention on 3", m_attn_high,
+     "hotset.plan.attn_device: layer 1: expected a device from -1 to 2, got 3"},
+    {"norm on -2", m_norm_low, "ffn_norm_device: layer 0: expected a device from -1 to 2, got -2"},
+    {"kv without attention", m_kv_alone,
+     "hotset.plan.kv_device: layer 1: its attention is not on the device"},
+    {"kv elsewhere", m_kv_elsewhere,
+     "hotset.plan.kv_device: layer 0: its attention is not on the device"},
+    {"output on 3", m_output_high, "output_device: expected a device from 0 to 2, got 3"},
+    {"output a bool", m_output_bool, "hotset.plan.output_device: expected"},
+    {"no ledger devices", m_ledger_absent, "hotset.plan.ledger_device: missing"},
+    {"ledger device 3", m_ledger_high,
+     "ledger_device: entry 0: expected a device from 0 to 2, got 3"},
+    {"ledger device -1", m_ledger_low, "ledger_device: entry 0: expected a device from 0 to 2"},
+    {"another device's line", m_ledger_other,
+     "ledger_bytes: expected a sum of 4096 (hotset.placement.device_bytes), got 96"},
+};
 
 static const broken table[] = {
     {"magic", gguf_magic, "magic: expected PWRI, got GGUF"},
@@ -584,6 +830,7 @@ static void test_broken(void **state)
     refuse(table, sizeof table / sizeof *table, powerinfer);
     refuse(table, sizeof table / sizeof *table, ours);
     refuse(plan_table, sizeof plan_table / sizeof *plan_table, ours);
+    refuse(several_table, sizeof several_table / sizeof *several_table, several);
 }
 
 /* Every prefix of a good file is refused, or (cut inside padding alone) says the same. */
@@ -640,6 +887,10 @@ int main(void)
         cmocka_unit_test(test_golden_bytes),
         cmocka_unit_test(test_our_bytes),
         cmocka_unit_test(test_set),
+        cmocka_unit_test(test_several_devices),
+        cmocka_unit_test(test_several_without_head),
+        cmocka_unit_test(test_view),
+        cmocka_unit_test(test_spread),
         cmocka_unit_test(test_broken),
         cmocka_unit_test(test_cut_short),
         cmocka_unit_test(test_read_names_the_file),

@@ -18,6 +18,7 @@ enum { LIST_SHOWN = 6, STRING_MAX = 65536 };
 
 static const char *const profile_type = "activation-profile";
 static const char *const placement_arch = "generic.gpu_index";
+static const char *const devices_arch = "hotset.placement";
 
 /* ---- keys ---------------------------------------------------------------------------------- */
 
@@ -488,32 +489,80 @@ static void add_plan(const hs_placement *p, json_t *report)
     json_object_set_new(report, "group", json_integer(p->group));
 }
 
+/* "attention predictor", of several devices "attention:0 predictor:1". */
+static void name_blocks(const hs_placement *p, const hs_placement_layer *y, char *out, size_t cap)
+{
+    const struct {
+        const char *name;
+        bool on;
+        uint8_t device;
+    } block[] = {{"attention", y->attn, y->attn_device},
+                 {"predictor", y->predictor, y->predictor_device},
+                 {"ffn-norm", y->ffn_norm, y->ffn_norm_device},
+                 {"kv-cache", y->kv, y->kv_device}};
+    size_t n = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < sizeof block / sizeof *block; i++) {
+        if (!block[i].on || n >= cap)
+            continue;
+        const char *gap = n ? " " : "";
+        n += (size_t)(p->n_devices > 1 ? snprintf(out + n, cap - n, "%s%s:%u", gap, block[i].name,
+                                                  block[i].device)
+                                       : snprintf(out + n, cap - n, "%s%s", gap, block[i].name));
+    }
+    if (!n)
+        snprintf(out, cap, "none");
+}
+
+static json_t *placement_row(const hs_placement *p, uint32_t l)
+{
+    const hs_placement_layer *y = &p->layer[l];
+    char blocks[80];
+    name_blocks(p, y, blocks, sizeof blocks);
+    json_t *row =
+        json_pack("{s:i,s:i,s:i,s:f,s:s}", "layer", (int)l, "neurons", (int)y->n_ff, "on_device",
+                  (int)y->n_device, "share", y->n_ff ? (double)y->n_device / y->n_ff : 0.0,
+                  "blocks_on_device", blocks);
+    for (uint32_t d = 0; p->n_devices > 1 && d < p->n_devices; d++) {
+        char name[24];
+        int n = 0;
+        for (uint32_t i = 0; i < y->n_device; i++)
+            n += (y->on_which ? y->on_which[i] : 0) == d;
+        snprintf(name, sizeof name, "on_device_%u", d);
+        json_object_set_new(row, name, json_integer(n));
+    }
+    return row;
+}
+
+static json_t *device_list(const hs_placement *p)
+{
+    json_t *a = json_array();
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        json_array_append_new(a, json_pack("{s:i,s:o,s:o,s:b}", "device", (int)d, "budget_bytes",
+                                           inspect_count(p->device_capacity[d]), "plan_bytes",
+                                           inspect_count(p->device_bytes[d]), "output",
+                                           p->output && p->output_device == d));
+    return a;
+}
+
 static void add_placement(const hs_placement *p, json_t *report)
 {
     json_object_set_new(report, "layers", json_integer(p->n_layer));
     json_object_set_new(report, "budget_bytes", inspect_count(p->vram_capacity));
+    if (p->n_devices > 1)
+        json_object_set_new(report, "devices", device_list(p));
     add_plan(p, report);
     json_t *rows = json_array(), *ledger = json_array();
-    for (uint32_t l = 0; l < p->n_layer; l++) {
-        const hs_placement_layer *y = &p->layer[l];
-        char blocks[80];
-        snprintf(blocks, sizeof blocks, "%s%s%s%s", y->attn ? "attention " : "",
-                 y->predictor ? "predictor " : "", y->ffn_norm ? "ffn-norm " : "",
-                 y->kv ? "kv-cache " : "");
-        const size_t k = strlen(blocks);
-        if (k)
-            blocks[k - 1] = 0;
-        json_array_append_new(rows, json_pack("{s:i,s:i,s:i,s:f,s:s}", "layer", (int)l, "neurons",
-                                              (int)y->n_ff, "on_device", (int)y->n_device, "share",
-                                              y->n_ff ? (double)y->n_device / y->n_ff : 0.0,
-                                              "blocks_on_device", k ? blocks : "none"));
-    }
+    for (uint32_t l = 0; l < p->n_layer; l++)
+        json_array_append_new(rows, placement_row(p, l));
     for (size_t i = 0; i < p->n_ledger; i++) {
         const hs_ledger_line *x = &p->ledger[i];
-        json_array_append_new(
-            ledger, json_pack("{s:o,s:o,s:o}", "use", inspect_string(x->what, strlen(x->what), 64),
-                              "layer", x->layer < 0 ? json_null() : json_integer(x->layer), "bytes",
-                              inspect_count(x->bytes)));
+        json_t *line = json_pack(
+            "{s:o,s:o,s:o}", "use", inspect_string(x->what, strlen(x->what), 64), "layer",
+            x->layer < 0 ? json_null() : json_integer(x->layer), "bytes", inspect_count(x->bytes));
+        if (p->n_devices > 1)
+            json_object_set_new(line, "device", json_integer(x->device));
+        json_array_append_new(ledger, line);
     }
     json_object_set_new(report, "placement", rows);
     json_object_set_new(report, "ledger", ledger);
@@ -562,9 +611,11 @@ hs_status inspect_gguf(const inspect_options *o, json_t *report, hs_err *err)
     const bool typed = hs_gguf_str(g, "general.type", &type, NULL) == HS_OK && type.p;
     const bool named = hs_gguf_str(g, "general.architecture", &arch, NULL) == HS_OK && arch.p;
     const bool profile = typed && hs_str_eq(type, profile_type);
-    const bool placement = named && hs_str_eq(arch, placement_arch);
+    const bool several = named && hs_str_eq(arch, devices_arch);
+    const bool placement = several || (named && hs_str_eq(arch, placement_arch));
     json_object_set_new(report, "kind",
                         json_string(profile         ? "activation profile"
+                                    : several       ? "placement (several devices)"
                                     : placement     ? "placement (gpuidx)"
                                     : !g->n_tensors ? "vocabulary"
                                     : g->pwri       ? "model, PowerInfer layout (PWRI)"
