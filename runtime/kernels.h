@@ -10,17 +10,19 @@
  *   float weights (F32, F16, BF16; weight widened to f32, activation f32):
  *     32 lanes; lane j adds a[i]*b[i] for i = j, j+32, j+64, … in that order, starting at +0.
  *   quantized weights: activations are quantized first (hs_q8 below), integers are exact:
- *     per block of 32 elements, 8 partial sums; partial s covers elements 4s…4s+3 of the block
- *     (int32 exact).  16 lanes; lane 8*(b & 1) + s adds (float)partial * (dw * da) over its
- *     blocks b in rising order, starting at +0; dw is the weight's scale of those elements (for
- *     Q6_K: d * scale[e/16], rounded to f32 once, likewise for the other types with scales of
- *     sub-blocks), da the activation block's.
+ *     a group is what shares one scale: 32 elements, or 16 of Q6_K, Q3_K and Q2_K.  16 lanes;
+ *     lane g & 15 adds (float)sum * (dw * da) over its groups g in rising order, starting at +0:
+ *     sum is the group's int32 sum of products, dw the weight's scale (for Q6_K: d * scale,
+ *     rounded to f32 once, likewise for the other types with scales of sub-blocks), da that of
+ *     the activation's block.
  *     Q4_0 and Q5_0, Q6_K, Q3_K use the centred integer (q-8, q-16, q-32, q-4); IQ4_NL and
  *     IQ4_XS the integer out of their table.
  *     types with a minimum (Q4_1, Q5_1, Q2_K, Q4_K, Q5_K; q not centred, value = dw * q + mw):
- *     the same lane then adds (float)asum * (mw * da), asum the int32 sum of the activation's
- *     elements 4s…4s+3.  mw is m of Q4_1 and Q5_1; of the K types -(dmin * min), rounded to f32
+ *     the same lane then adds (float)asum * (mw * da), asum the int32 sum of the group's
+ *     activations.  mw is m of Q4_1 and Q5_1; of the K types -(dmin * min), rounded to f32
  *     once.
+ *     One conversion and one scale for a group, and sixteen groups side by side: that is what a
+ *     vector unit does cheapest, be its registers filled along one row or across sixteen.
  *   then lanes are halved: for h = L/2 … 1: lane[j] += lane[j+h], j < h.  Lane 0 is the result.
  *
  * The same bits on every level; a NaN is a NaN, but its sign and payload are not defined.  The
@@ -127,7 +129,9 @@ void hs_kernel_accumulate(const hs_kernels *k, hs_dtype type, double *y, float a
 void hs_kernels_scalar(hs_kernels *k);
 void hs_kernels_avx2(hs_kernels *k);
 void hs_kernels_avx512(hs_kernels *k);
-void hs_kernels_k_avx2(hs_kernels *k); /* part of hs_kernels_avx2 */
+void hs_kernels_k_avx2(hs_kernels *k);   /* part of hs_kernels_avx2 */
+void hs_kernels_q_avx2(hs_kernels *k);   /* likewise */
+void hs_kernels_q_avx512(hs_kernels *k); /* part of hs_kernels_avx512 */
 
 #ifdef __cplusplus
 }

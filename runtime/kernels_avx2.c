@@ -265,68 +265,6 @@ INLINE __m256 scales_q6_k(const uint8_t *p, size_t half)
                          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(s)));
 }
 
-/* A block's partials, times the weight's scale (*d) and the activation's later. */
-typedef __m256 block_fn(const uint8_t *p, __m256i a);
-
-INLINE __m256 block_q8_0(const uint8_t *p, __m256i a)
-{
-    const __m256i w = _mm256_loadu_si256((const __m256i *)(p + 2));
-    return partials(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w)));
-}
-
-INLINE __m256 block_q4_0(const uint8_t *p, __m256i a)
-{
-    return partials(biased_pairs(nibbles(p + 2), a, 8));
-}
-
-INLINE __m256 block_q5_0(const uint8_t *p, __m256i a)
-{
-    return partials(biased_pairs(quants_q5_0(p), a, 16));
-}
-
-INLINE __m256 add_block(__m256 lane, block_fn *block, const uint8_t *p, const int8_t *a, float da)
-{
-    const __m256 sums = block(p, _mm256_loadu_si256((const __m256i *)a));
-    return _mm256_add_ps(lane, _mm256_mul_ps(sums, _mm256_set1_ps(load_d(p) * da)));
-}
-
-INLINE float dot_block32(block_fn *block, size_t bytes, const uint8_t *row, hs_q8 q, size_t n)
-{
-    __m256 lane[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    const size_t n_blocks = n / hs_block_elems;
-    size_t b = 0;
-    for (; b + 2 <= n_blocks; b += 2, row += 2 * bytes) {
-        const int8_t *a = q.q + b * hs_block_elems;
-        fetch_ahead(row, 64); /* two blocks are about a line */
-        lane[0] = add_block(lane[0], block, row, a, q.d[b]);
-        lane[1] = add_block(lane[1], block, row + bytes, a + hs_block_elems, q.d[b + 1]);
-    }
-    if (b < n_blocks)
-        lane[0] = add_block(lane[0], block, row, q.q + b * hs_block_elems, q.d[b]);
-    return halve16(lane);
-}
-
-static float dot_q6_k(const void *row, const float *x, hs_q8 q, size_t n)
-{
-    (void)x;
-    __m256 lane[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    const uint8_t *p = row;
-    for (size_t b = 0; b < n / hs_q6_k_elems; b++, p += hs_q6_k_bytes) {
-        fetch_ahead(p, hs_q6_k_bytes);
-        const __m256 scales[2] = {scales_q6_k(p, 0), scales_q6_k(p, 1)};
-#pragma GCC unroll 8
-        for (size_t k = 0; k < 8; k++) {
-            const __m256i a = _mm256_loadu_si256((const __m256i *)(q.q + 32 * k));
-            const __m256 sums = partials(biased_pairs(quants_q6_k(p, k), a, 32));
-            const __m256 d = _mm256_mul_ps(scale_pair(scales[k / 4], k), _mm256_set1_ps(q.d[k]));
-            lane[k & 1] = _mm256_add_ps(lane[k & 1], _mm256_mul_ps(sums, d));
-        }
-        q.q += hs_q6_k_elems;
-        q.d += hs_q6_k_elems / hs_block_elems;
-    }
-    return halve16(lane);
-}
-
 /* A block's integers, centred. */
 typedef __m256i centred_fn(const uint8_t *p);
 
@@ -374,120 +312,15 @@ static void axpy_q6_k(float *y, float a, const void *row, size_t begin, size_t e
     }
 }
 
-/* ---- several tokens ---- */
-
-/* 32-block b of a row: its integers, centred, and the scale of each of the eight partials. */
-typedef __m256i decode_fn(const uint8_t *row, size_t b, __m256 *scale);
-
-INLINE __m256i decode_q8_0(const uint8_t *row, size_t b, __m256 *scale)
-{
-    const uint8_t *p = row + b * hs_q8_0_bytes;
-    *scale = _mm256_set1_ps(load_d(p));
-    return centred_q8_0(p);
-}
-
-INLINE __m256i decode_q4_0(const uint8_t *row, size_t b, __m256 *scale)
-{
-    const uint8_t *p = row + b * hs_q4_0_bytes;
-    *scale = _mm256_set1_ps(load_d(p));
-    return centred_q4_0(p);
-}
-
-INLINE __m256i decode_q5_0(const uint8_t *row, size_t b, __m256 *scale)
-{
-    const uint8_t *p = row + b * hs_q5_0_bytes;
-    *scale = _mm256_set1_ps(load_d(p));
-    return centred_q5_0(p);
-}
-
-INLINE __m256i decode_q6_k(const uint8_t *row, size_t b, __m256 *scale)
-{
-    const uint8_t *p = row + b / 8 * hs_q6_k_bytes;
-    const size_t k = b % 8, quarter = k % 4;
-    const uint8_t *ql = p + k / 4 * 64 + k % 2 * 32, *qh = p + hs_q6_k_qh + k / 4 * 32;
-    const __m256i l = _mm256_loadu_si256((const __m256i *)ql);
-    const __m256i h = _mm256_loadu_si256((const __m256i *)qh);
-    /* Shifts by a variable count: b is one here. */
-    const __m256i low = _mm256_srl_epi16(l, _mm_cvtsi32_si128(quarter < 2 ? 0 : 4));
-    const __m256i high = _mm256_srl_epi16(h, _mm_cvtsi32_si128((int)(2 * quarter)));
-    const __m256i q =
-        _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi8(15)),
-                        _mm256_slli_epi16(_mm256_and_si256(high, _mm256_set1_epi8(3)), 4));
-    const float d = load_d(p + hs_q6_k_d);
-    const float s0 = d * (float)(int8_t)p[hs_q6_k_scale + 2 * k];
-    const float s1 = d * (float)(int8_t)p[hs_q6_k_scale + 2 * k + 1];
-    *scale = _mm256_set_m128(_mm_set1_ps(s1), _mm_set1_ps(s0));
-    return _mm256_sub_epi8(q, _mm256_set1_epi8(32));
-}
-
-/* lane += a block's products, for one token. */
-INLINE __m256 add_decoded(__m256 lane, __m256i q, __m256i magnitude, __m256 scale, const int8_t *a,
-                          const float *da)
-{
-    const __m256i va = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)a), q);
-    return _mm256_add_ps(lane, _mm256_mul_ps(partials(_mm256_maddubs_epi16(magnitude, va)),
-                                             _mm256_mul_ps(scale, _mm256_broadcast_ss(da))));
-}
-
-INLINE void tile_quant4(decode_fn *decode, const hs_tile *t, size_t r, size_t first)
-{
-    const uint8_t *row = hs_tile_row(t, r);
-    const int8_t *a = t->q.q + first * t->ldq;
-    const float *da = t->q.d + first * (t->ldq / hs_block_elems);
-    const size_t n_blocks = t->cols / hs_block_elems, ldd = t->ldq / hs_block_elems;
-    __m256 lane[2][4] = {0}, sum[4];
-    for (size_t b = 0; b < n_blocks; b += 2) {
-#pragma GCC unroll 2
-        for (size_t odd = 0; odd < 2; odd++) {
-            if (b + odd == n_blocks)
-                break;
-            __m256 scale;
-            const __m256i q = decode(row, b + odd, &scale), mag = _mm256_abs_epi8(q);
-#pragma GCC unroll 4
-            for (size_t k = 0; k < 4; k++)
-                lane[odd][k] = add_decoded(lane[odd][k], q, mag, scale,
-                                           a + k * t->ldq + (b + odd) * hs_block_elems,
-                                           da + k * ldd + b + odd);
-        }
-    }
-#pragma GCC unroll 4
-    for (size_t k = 0; k < 4; k++)
-        sum[k] = _mm256_add_ps(lane[0][k], lane[1][k]);
-    scatter4(t->y + first * t->ldy + r, t->ldy, halve8x4(sum));
-}
-
-typedef float dot_fn(const void *row, const float *x, hs_q8 q, size_t n);
-
-INLINE void tile_quant(decode_fn *decode, dot_fn *dot, const hs_tile *t)
-{
-    const size_t fours = t->n / 4 * 4;
-    for (size_t k = 0; k < fours; k += 4)
-        for (size_t r = 0; r < t->n_rows; r++)
-            tile_quant4(decode, t, r, k);
-    for (size_t k = fours; k < t->n; k++) {
-        const hs_q8 q = {t->q.q + k * t->ldq, t->q.d + k * (t->ldq / hs_block_elems)};
-        for (size_t r = 0; r < t->n_rows; r++)
-            t->y[k * t->ldy + r] = dot(hs_tile_row(t, r), NULL, q, t->cols);
-    }
-}
-
 #define BLOCK32_ROWS(type)                                                                \
-    static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)           \
-    {                                                                                     \
-        (void)x;                                                                          \
-        return dot_block32(block_##type, hs_##type##_bytes, row, q, n);                   \
-    }                                                                                     \
     static void axpy_##type(float *y, float a, const void *row, size_t begin, size_t end) \
     {                                                                                     \
         axpy_block32(centred_##type, hs_##type##_bytes, y, a, row, begin, end);           \
-    }                                                                                     \
-    static void tile_##type(const hs_tile *t) { tile_quant(decode_##type, dot_##type, t); }
+    }
 
 BLOCK32_ROWS(q8_0)
 BLOCK32_ROWS(q4_0)
 BLOCK32_ROWS(q5_0)
-
-static void tile_q6_k(const hs_tile *t) { tile_quant(decode_q6_k, dot_q6_k, t); }
 
 INLINE __m256i magnitude(__m256 x)
 {
@@ -630,11 +463,12 @@ void hs_kernels_avx2(hs_kernels *k)
     k->type[HS_F32] = (hs_kernel_type){HS_ACT_F32, dot_f32, axpy_f32, tile_f32, axpy_rows_f32};
     k->type[HS_F16] = (hs_kernel_type){HS_ACT_F32, dot_f16, axpy_f16, tile_f16, axpy_rows_f16};
     k->type[HS_BF16] = (hs_kernel_type){HS_ACT_F32, dot_bf16, axpy_bf16, tile_bf16, axpy_rows_bf16};
-    k->type[HS_Q8_0] = (hs_kernel_type){HS_ACT_Q8, dot_q8_0, axpy_q8_0, tile_q8_0};
-    k->type[HS_Q5_0] = (hs_kernel_type){HS_ACT_Q8, dot_q5_0, axpy_q5_0, tile_q5_0};
-    k->type[HS_Q4_0] = (hs_kernel_type){HS_ACT_Q8, dot_q4_0, axpy_q4_0, tile_q4_0};
-    k->type[HS_Q6_K] = (hs_kernel_type){HS_ACT_Q8, dot_q6_k, axpy_q6_k, tile_q6_k};
+    k->type[HS_Q8_0].axpy = axpy_q8_0;
+    k->type[HS_Q5_0].axpy = axpy_q5_0;
+    k->type[HS_Q4_0].axpy = axpy_q4_0;
+    k->type[HS_Q6_K].axpy = axpy_q6_k;
     hs_kernels_k_avx2(k);
+    hs_kernels_q_avx2(k);
     k->accumulate = accumulate;
     k->quantize_q8 = quantize_q8;
     k->scale_mul = scale_mul;

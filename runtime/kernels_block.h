@@ -43,12 +43,8 @@
  *                      value d * (scale[e / 32] - 32) * hs_iq4_values[q]
  *     32-block k: ql[16k] … as Q4_0; scale: nibble k of low, bits 2k, 2k + 1 of high
  *
- * A dot product's partial sums (kernels.h) of one block of 32, and the scale each is given:
- *
- *   element   0…3  4…7  8…11 12…15 | 16…19 20…23 24…27 28…31
- *   partial    0    1    2    3    |  4     5     6     7
- *   Q6_K, Q3_K, Q2_K  scale[2b]    |  scale[2b + 1]              b: 32-block of the 256
- *   others                        d
+ * The groups of a dot product (kernels.h): of Q6_K, Q3_K and Q2_K, scale[i] is that of elements
+ * 16i … 16i+15; of the others, a block of 32 is one group.
  *
  * The products of two neighbours fit int16 together: the most is 2 * 128 * 127, of Q8_0.
  * Activations must lie in -127…127, which hs_kernels.quantize_q8 keeps. */

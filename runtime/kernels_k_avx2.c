@@ -1,4 +1,4 @@
-/* AVX2 kernels of the types with minima, of Q3_K and of IQ4, bit for bit those of
+/* AVX2 row updates of the types with minima, of Q3_K and of IQ4, bit for bit those of
  * kernels_scalar.c. */
 #include "runtime/kernels.h"
 
@@ -6,19 +6,6 @@
 #include "runtime/kernels_avx2.h"
 
 /* ---- integers of a block of 32 ----------------------------------------------------------- */
-
-/* Sums of four neighbours of the activation. */
-INLINE __m256 activation_sums(__m256i a)
-{
-    return partials(_mm256_maddubs_epi16(_mm256_set1_epi8(1), a));
-}
-
-INLINE __m256 unsigned_sums(__m256i q, __m256i a) { return partials(_mm256_maddubs_epi16(q, a)); }
-
-INLINE __m256 signed_sums(__m256i q, __m256i a)
-{
-    return partials(_mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(a, q)));
-}
 
 /* Bit k of each byte, moved to bit `to`. */
 INLINE __m256i bit_at(__m256i v, int k, int to)
@@ -123,38 +110,9 @@ INLINE scales scales_iq4_xs(const uint8_t *p)
     return r;
 }
 
-/* ---- dot products ------------------------------------------------------------------------ */
-
-/* The terms of one block: sums d da, then asums m da. */
-INLINE __m256 add_terms(__m256 lane, __m256 sums, __m256 d, __m256 da)
-{
-    return _mm256_add_ps(lane, _mm256_mul_ps(sums, _mm256_mul_ps(d, da)));
-}
+/* ---- axpy -------------------------------------------------------------------------------- */
 
 typedef __m256i quants_fn(const uint8_t *p, size_t k);
-
-/* Blocks of 256 with minima; `pairs`: two scales per 32. */
-INLINE float dot_k_min(quants_fn *quants, minima (*get)(const uint8_t *), bool pairs, size_t bytes,
-                       const uint8_t *p, hs_q8 q, size_t n)
-{
-    __m256 lane[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (size_t b = 0; b < n / hs_q6_k_elems; b++, p += bytes) {
-        fetch_ahead(p, bytes);
-        const minima s = get(p);
-#pragma GCC unroll 8
-        for (size_t k = 0; k < 8; k++) {
-            const __m256i a = _mm256_loadu_si256((const __m256i *)(q.q + 32 * k));
-            const __m256 da = _mm256_set1_ps(q.d[k]);
-            const __m256 d = pairs ? scale_pair(s.d[k / 4], k) : all_lanes(s.d[0], k);
-            const __m256 m = pairs ? scale_pair(s.m[k / 4], k) : all_lanes(s.m[0], k);
-            lane[k & 1] = add_terms(lane[k & 1], unsigned_sums(quants(p, k), a), d, da);
-            lane[k & 1] = add_terms(lane[k & 1], activation_sums(a), m, da);
-        }
-        q.q += hs_q6_k_elems;
-        q.d += hs_q6_k_elems / hs_block_elems;
-    }
-    return halve16(lane);
-}
 
 INLINE __m256i quants_q2_k(const uint8_t *p, size_t k) { return two_bits(p + hs_q2_k_q, k); }
 
@@ -170,105 +128,10 @@ INLINE __m256i centred_q3_k(const uint8_t *p, size_t k)
     return _mm256_sub_epi8(quants_q3_k(p, k), _mm256_set1_epi8(4));
 }
 
-static float dot_q2_k(const void *row, const float *x, hs_q8 q, size_t n)
-{
-    (void)x;
-    return dot_k_min(quants_q2_k, scales_q2_k, true, hs_q2_k_bytes, row, q, n);
-}
-
-static float dot_q4_k(const void *row, const float *x, hs_q8 q, size_t n)
-{
-    (void)x;
-    return dot_k_min(quants_q4_k, scales_k4, false, hs_q4_k_bytes, row, q, n);
-}
-
-static float dot_q5_k(const void *row, const float *x, hs_q8 q, size_t n)
-{
-    (void)x;
-    return dot_k_min(quants_q5_k, scales_k4, false, hs_q5_k_bytes, row, q, n);
-}
-
-/* Blocks of 256 with signed integers. */
-INLINE float dot_k(quants_fn *quants, scales (*get)(const uint8_t *), bool pairs, size_t bytes,
-                   const uint8_t *p, hs_q8 q, size_t n)
-{
-    __m256 lane[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (size_t b = 0; b < n / hs_q6_k_elems; b++, p += bytes) {
-        fetch_ahead(p, bytes);
-        const scales s = get(p);
-#pragma GCC unroll 8
-        for (size_t k = 0; k < 8; k++) {
-            const __m256i a = _mm256_loadu_si256((const __m256i *)(q.q + 32 * k));
-            const __m256 d = pairs ? scale_pair(s.d[k / 4], k) : all_lanes(s.d[0], k);
-            lane[k & 1] =
-                add_terms(lane[k & 1], signed_sums(quants(p, k), a), d, _mm256_set1_ps(q.d[k]));
-        }
-        q.q += hs_q6_k_elems;
-        q.d += hs_q6_k_elems / hs_block_elems;
-    }
-    return halve16(lane);
-}
-
-static float dot_q3_k(const void *row, const float *x, hs_q8 q, size_t n)
-{
-    (void)x;
-    return dot_k(centred_q3_k, scales_q3_k, true, hs_q3_k_bytes, row, q, n);
-}
-
-static float dot_iq4_xs(const void *row, const float *x, hs_q8 q, size_t n)
-{
-    (void)x;
-    return dot_k(quants_iq4_xs, scales_iq4_xs, false, hs_iq4_xs_bytes, row, q, n);
-}
-
-/* One block of 32 with its own scale. */
-typedef __m256 add_fn(__m256 lane, const uint8_t *p, __m256i a, float da);
-
-INLINE __m256 add_min(__m256 lane, __m256i quants, const uint8_t *p, __m256i a, float da)
-{
-    const __m256 vda = _mm256_set1_ps(da);
-    lane = add_terms(lane, unsigned_sums(quants, a), _mm256_set1_ps(load_d(p)), vda);
-    return add_terms(lane, activation_sums(a), _mm256_set1_ps(load_d(p + 2)), vda);
-}
-
 INLINE __m256i quants_q5_1(const uint8_t *p)
 {
     return _mm256_or_si256(nibbles(p + 8), fifth_bits(hs_load_u32(p + 4)));
 }
-
-INLINE __m256 add_q4_1(__m256 lane, const uint8_t *p, __m256i a, float da)
-{
-    return add_min(lane, nibbles(p + 4), p, a, da);
-}
-
-INLINE __m256 add_q5_1(__m256 lane, const uint8_t *p, __m256i a, float da)
-{
-    return add_min(lane, quants_q5_1(p), p, a, da);
-}
-
-INLINE __m256 add_iq4_nl(__m256 lane, const uint8_t *p, __m256i a, float da)
-{
-    return add_terms(lane, signed_sums(quants_iq4(p + 2), a), _mm256_set1_ps(load_d(p)),
-                     _mm256_set1_ps(da));
-}
-
-INLINE float dot_32(add_fn *add, size_t bytes, const uint8_t *row, hs_q8 q, size_t n)
-{
-    __m256 lane[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    const size_t n_blocks = n / hs_block_elems;
-    const __m256i *a = (const __m256i *)q.q;
-    size_t b = 0;
-    for (; b + 2 <= n_blocks; b += 2, row += 2 * bytes) {
-        fetch_ahead(row, 64); /* two blocks are about a line */
-        lane[0] = add(lane[0], row, _mm256_loadu_si256(a + b), q.d[b]);
-        lane[1] = add(lane[1], row + bytes, _mm256_loadu_si256(a + b + 1), q.d[b + 1]);
-    }
-    if (b < n_blocks)
-        lane[0] = add(lane[0], row, _mm256_loadu_si256(a + b), q.d[b]);
-    return halve16(lane);
-}
-
-/* ---- axpy -------------------------------------------------------------------------------- */
 
 /* y[0…31] += a * (d * q + m) */
 INLINE void axpy32_min(float *y, __m256 a, const __m256 *d, const __m256 *m, __m256i q)
@@ -378,11 +241,6 @@ INLINE void axpy_32(axpy_fn *axpy, size_t bytes, float *y, float a, const uint8_
 }
 
 #define ROWS_32(type)                                                                     \
-    static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)           \
-    {                                                                                     \
-        (void)x;                                                                          \
-        return dot_32(add_##type, hs_##type##_bytes, row, q, n);                          \
-    }                                                                                     \
     static void axpy_##type(float *y, float a, const void *row, size_t begin, size_t end) \
     {                                                                                     \
         axpy_32(axpy_block_##type, hs_##type##_bytes, y, a, row, begin, end);             \
@@ -394,13 +252,13 @@ ROWS_32(iq4_nl)
 
 void hs_kernels_k_avx2(hs_kernels *k)
 {
-    k->type[HS_Q4_1] = (hs_kernel_type){HS_ACT_Q8, dot_q4_1, axpy_q4_1};
-    k->type[HS_Q5_1] = (hs_kernel_type){HS_ACT_Q8, dot_q5_1, axpy_q5_1};
-    k->type[HS_Q2_K] = (hs_kernel_type){HS_ACT_Q8, dot_q2_k, axpy_q2_k};
-    k->type[HS_Q3_K] = (hs_kernel_type){HS_ACT_Q8, dot_q3_k, axpy_q3_k};
-    k->type[HS_Q4_K] = (hs_kernel_type){HS_ACT_Q8, dot_q4_k, axpy_q4_k};
-    k->type[HS_Q5_K] = (hs_kernel_type){HS_ACT_Q8, dot_q5_k, axpy_q5_k};
-    k->type[HS_IQ4_NL] = (hs_kernel_type){HS_ACT_Q8, dot_iq4_nl, axpy_iq4_nl};
-    k->type[HS_IQ4_XS] = (hs_kernel_type){HS_ACT_Q8, dot_iq4_xs, axpy_iq4_xs};
+    k->type[HS_Q4_1].axpy = axpy_q4_1;
+    k->type[HS_Q5_1].axpy = axpy_q5_1;
+    k->type[HS_Q2_K].axpy = axpy_q2_k;
+    k->type[HS_Q3_K].axpy = axpy_q3_k;
+    k->type[HS_Q4_K].axpy = axpy_q4_k;
+    k->type[HS_Q5_K].axpy = axpy_q5_k;
+    k->type[HS_IQ4_NL].axpy = axpy_iq4_nl;
+    k->type[HS_IQ4_XS].axpy = axpy_iq4_xs;
 }
 #endif

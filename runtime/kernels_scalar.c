@@ -227,13 +227,15 @@ static inline void load_iq4_xs(block32 *out, const uint8_t *row, size_t b)
     load_iq4_nibbles(out, p + hs_iq4_xs_q + 16 * (b % 8));
 }
 
-static inline void add_block(float *lane, const block32 *w, const int8_t *a, float da)
+/* Groups of `elems` from group g on, those of one block of 32. */
+static inline void add_block(float *lane, const block32 *w, const int8_t *a, float da, size_t g,
+                             int elems)
 {
-    for (int s = 0; s < 8; s++) {
+    for (int i = 0; i < hs_block_elems / elems; i++) {
         int32_t sum = 0;
-        for (int e = 4 * s; e < 4 * s + 4; e++)
+        for (int e = i * elems; e < (i + 1) * elems; e++)
             sum += w->q[e] * a[e];
-        lane[s] += (float)sum * (w->d[s / 4] * da);
+        lane[(g + (size_t)i) % q_lanes] += (float)sum * (w->d[i] * da);
     }
 }
 
@@ -246,16 +248,18 @@ static inline void axpy_block(float *y, float a, const block32 *w)
 }
 
 /* And of types with a minimum. */
-static inline void add_block_min(float *lane, const block32 *w, const int8_t *a, float da)
+static inline void add_block_min(float *lane, const block32 *w, const int8_t *a, float da, size_t g,
+                                 int elems)
 {
-    for (int s = 0; s < 8; s++) {
+    for (int i = 0; i < hs_block_elems / elems; i++) {
+        float *to = lane + (g + (size_t)i) % q_lanes;
         int32_t sum = 0, asum = 0;
-        for (int e = 4 * s; e < 4 * s + 4; e++) {
+        for (int e = i * elems; e < (i + 1) * elems; e++) {
             sum += w->q[e] * a[e];
             asum += a[e];
         }
-        lane[s] += (float)sum * (w->d[s / 4] * da);
-        lane[s] += (float)asum * (w->m[s / 4] * da);
+        *to += (float)sum * (w->d[i] * da);
+        *to += (float)asum * (w->m[i] * da);
     }
 }
 
@@ -267,8 +271,8 @@ static inline void axpy_block_min(float *y, float a, const block32 *w)
     }
 }
 
-/* min: empty or _min */
-#define QUANTIZED(type, min)                                                              \
+/* elems: of a group; min: empty or _min */
+#define QUANTIZED(type, elems, min)                                                       \
     static float dot_##type(const void *row, const float *x, hs_q8 q, size_t n)           \
     {                                                                                     \
         (void)x;                                                                          \
@@ -276,7 +280,8 @@ static inline void axpy_block_min(float *y, float a, const block32 *w)
         block32 w;                                                                        \
         for (size_t b = 0; b < n / hs_block_elems; b++) {                                 \
             load_##type(&w, row, b);                                                      \
-            add_block##min(lane + 8 * (b & 1), &w, q.q + b * hs_block_elems, q.d[b]);     \
+            add_block##min(lane, &w, q.q + b * hs_block_elems, q.d[b],                    \
+                           b * (hs_block_elems / (elems)), elems);                        \
         }                                                                                 \
         return halve(lane, q_lanes);                                                      \
     }                                                                                     \
@@ -289,18 +294,18 @@ static inline void axpy_block_min(float *y, float a, const block32 *w)
         }                                                                                 \
     }
 
-QUANTIZED(q8_0, )
-QUANTIZED(q4_0, )
-QUANTIZED(q5_0, )
-QUANTIZED(q6_k, )
-QUANTIZED(q3_k, )
-QUANTIZED(iq4_nl, )
-QUANTIZED(iq4_xs, )
-QUANTIZED(q4_1, _min)
-QUANTIZED(q5_1, _min)
-QUANTIZED(q2_k, _min)
-QUANTIZED(q4_k, _min)
-QUANTIZED(q5_k, _min)
+QUANTIZED(q8_0, 32, )
+QUANTIZED(q4_0, 32, )
+QUANTIZED(q5_0, 32, )
+QUANTIZED(q6_k, 16, )
+QUANTIZED(q3_k, 16, )
+QUANTIZED(iq4_nl, 32, )
+QUANTIZED(iq4_xs, 32, )
+QUANTIZED(q4_1, 32, _min)
+QUANTIZED(q5_1, 32, _min)
+QUANTIZED(q2_k, 16, _min)
+QUANTIZED(q4_k, 32, _min)
+QUANTIZED(q5_k, 32, _min)
 
 /* To the nearest integer, half to even, for |v| < 2^22: past 1.5 * 2^23 floats are integers. */
 static inline int8_t round_i8(float v) { return (int8_t)(v + 12582912.0f - 12582912.0f); }

@@ -12,14 +12,15 @@ typedef struct matmul_job {
     size_t ldx, n;
 } matmul_job;
 
-/* What the rows of one tile may take: they are read once for every few tokens and should come
- * from a near cache. */
+/* What the float rows of one tile may take: they are read once for every few tokens and should
+ * come from a near cache.  Quantized ones are taken row by row, or sixteen at a time. */
 enum { tile_bytes = 32 * 1024 };
 
 static void product_rows(const matmul_job *j, const hs_product *p, uint64_t begin, uint64_t end)
 {
     const uint64_t row_bytes = p->w->row_bytes;
-    const uint64_t step = j->n == 1                    ? end - begin
+    const bool whole = j->n == 1 || j->s->k.type[p->w->dtype].act == HS_ACT_Q8;
+    const uint64_t step = whole                        ? end - begin
                           : row_bytes < tile_bytes / 4 ? tile_bytes / row_bytes
                                                        : 4;
     hs_tile t = {.row_bytes = row_bytes,
@@ -71,9 +72,10 @@ void hs_matmuls(hs_session *s, const hs_product *p, size_t n_products, const flo
     if (q8)
         hs_quantize_batch(s, x, ldx, p[0].w->cols, n);
     matmul_job j = {s, p, n_products, x, ldx, n};
-    /* Ranges of at least 16 rows: fewer would cost more in hand-over than in arithmetic. */
+    /* Ranges of at least 16 rows: fewer would cost more in hand-over than in arithmetic, and
+     * kernels take so many together. */
     const int64_t step = rows / (4 * (int64_t)hs_pool_size(s->pool)) + 1;
-    hs_pool_run(s->pool, rows, step < 16 ? 16 : (step + 3) / 4 * 4, matmul_rows, &j);
+    hs_pool_run(s->pool, rows, (step + 15) / 16 * 16, matmul_rows, &j);
 }
 
 void hs_matmul(hs_session *s, const hs_mat *w, const float *x, size_t ldx, float *y, size_t ldy,

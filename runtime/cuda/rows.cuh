@@ -49,9 +49,10 @@ template <> struct hs_row<HS_F16> : hs_float_row<hs_elem_f16> {
 template <> struct hs_row<HS_BF16> : hs_float_row<hs_elem_bf16> {
 };
 
-/* Quantized rows: lane 8 * (b & 1) + s of 16 owns elements 4s … 4s+3 of blocks b, b + 2, …
- * B::dot gives those four centred weights times the four activations, and their scale; B::min,
- * where B::has_min, what the sum of the four activations is multiplied with. */
+/* Quantized rows: lane g & 15 of 16 owns group g, 32 elements or, where B::halves, 16.
+ * B::dot gives four neighbouring centred weights (4s … 4s+3 of block b of 32) times their
+ * activations, and their scale; B::min, where B::has_min, what the sum of the activations is
+ * multiplied with. */
 static constexpr int HS_ONES = 0x01010101;
 
 template <class B> struct hs_quant_row {
@@ -59,17 +60,22 @@ template <class B> struct hs_quant_row {
     static __device__ __forceinline__ float partial(const uint8_t *row, hs_dev_act a, uint32_t n,
                                                     unsigned lane)
     {
-        const unsigned s = lane & 7;
+        constexpr unsigned fours = B::halves ? 4 : 8; /* of a group */
         float sum = 0;
-        for (uint32_t b = lane >> 3; b < n / 32; b += 2) {
-            const int q = *reinterpret_cast<const int *>(a.q + 32 * (size_t)b + 4 * s);
-            float d;
-            const int p = B::dot(row, b, s, q, &d);
-            sum = hs_addf(sum, hs_mulf((float)p, hs_mulf(d, a.d[b])));
-            if (B::has_min) {
-                const float m = B::min(row, b, s);
-                sum = hs_addf(sum, hs_mulf((float)__dp4a(HS_ONES, q, 0), hs_mulf(m, a.d[b])));
+        for (uint32_t g = lane; g < n / (4 * fours); g += 16) {
+            const uint32_t b = B::halves ? g / 2 : g;
+            const unsigned first = B::halves ? g % 2 * 4 : 0;
+            const int *x = reinterpret_cast<const int *>(a.q + 32 * (size_t)b);
+            float d = 0;
+            int p = 0, ones = 0;
+            for (unsigned s = first; s < first + fours; s++) {
+                p += B::dot(row, b, s, x[s], &d);
+                if (B::has_min)
+                    ones = __dp4a(HS_ONES, x[s], ones);
             }
+            sum = hs_addf(sum, hs_mulf((float)p, hs_mulf(d, a.d[b])));
+            if (B::has_min)
+                sum = hs_addf(sum, hs_mulf((float)ones, hs_mulf(B::min(row, b, first), a.d[b])));
         }
         return sum;
     }
@@ -79,7 +85,12 @@ template <class B> struct hs_quant_row {
     }
 };
 
-struct hs_block_signed {
+/* Groups of 32; Q2_K, Q3_K and Q6_K say otherwise. */
+struct hs_block_whole {
+    static constexpr bool halves = false;
+};
+
+struct hs_block_signed : hs_block_whole {
     static constexpr bool has_min = false;
     static __device__ __forceinline__ float min(const uint8_t *, uint32_t, unsigned) { return 0; }
 };
@@ -145,6 +156,7 @@ struct hs_block_q5_0 : hs_block_signed {
  * half j / 4: its low four bits lie in low[64 half + 32 (quarter & 1) + e], lower nibbles for
  * quarters 0 and 1; its high two bits in bits 2 quarter … of high[32 half + e]. */
 struct hs_block_q6_k : hs_block_signed {
+    static constexpr bool halves = true;
     static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
                                               float *d)
     {
@@ -187,7 +199,7 @@ static __device__ __forceinline__ uint32_t hs_dev_fifth_bits(uint32_t h, unsigne
 }
 
 /* f16 d, f16 m, [u32 high,] u8 q[16] as in Q4_0 and Q5_0; d q + m */
-template <bool five> struct hs_block_1 {
+template <bool five> struct hs_block_1 : hs_block_whole {
     static constexpr bool has_min = true;
     static constexpr unsigned bytes = five ? 24 : 20, at = five ? 8 : 4;
     static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
@@ -218,6 +230,7 @@ template <bool five> struct hs_block_1 {
 /* u8 scale | min << 4 [16], u8 q[64], f16 d, f16 dmin; two bits a level, block j of 32 in bits
  * 2 (j % 4) … of 32 (j / 4) + e */
 struct hs_block_q2_k {
+    static constexpr bool halves = true;
     static constexpr bool has_min = true;
     static __device__ __forceinline__ int dot(const uint8_t *row, uint32_t b, unsigned s, int q,
                                               float *d)
@@ -246,6 +259,7 @@ struct hs_block_q2_k {
 /* u8 high[32], u8 q[64] as in Q2_K, 12 bytes of scales, f16 d; bit j of high[e] is the third bit
  * of element e of block j */
 struct hs_block_q3_k : hs_block_signed {
+    static constexpr bool halves = true;
     static __device__ __forceinline__ float scale(const uint8_t *p, unsigned i)
     {
         const int low = p[96 + i % 8] >> (i / 8 * 4) & 15, high = p[104 + i % 4] >> (i / 4 * 2) & 3;
@@ -274,7 +288,7 @@ struct hs_block_q3_k : hs_block_signed {
 
 /* f16 d, f16 dmin, 12 bytes of scales and minima, [u8 high[32],] u8 q[128]: block j of 32 is
  * nibble j & 1 of q[32 (j / 2) + e], its fifth bit bit j of high[e] */
-template <bool five> struct hs_block_k4 {
+template <bool five> struct hs_block_k4 : hs_block_whole {
     static constexpr bool has_min = true;
     static constexpr unsigned bytes = five ? 176 : 144, at = five ? 48 : 16;
     static __device__ __forceinline__ float scale(const uint8_t *p, unsigned j)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { row_elems = 4096, rounds = 7, buffer_mib = 128, tokens = 32 };
+enum { row_elems = 4096, rounds = 7, buffer_mib = 128, tokens = 64 };
 
 typedef struct bench {
     uint8_t *rows;
@@ -91,7 +91,7 @@ static double axpy_gbs(bench *b, const hs_kernel_type *k, size_t row_bytes)
 /* A few rows for a batch of tokens, from the near caches: weights per second and token. */
 static double prompt_rate(bench *b, const hs_kernel_type *k, size_t row_bytes)
 {
-    enum { rows = 8, repeats = 16 };
+    enum { rows = 64, repeats = 4 };
     const double t = now();
     for (int i = 0; i < repeats; i++)
         hs_kernel_tile(k, &(hs_tile){.row = b->rows,

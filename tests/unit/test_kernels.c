@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -232,15 +233,17 @@ static float want_dot(const type_case *t, const uint8_t *row, const float *x, hs
         }
         return halved(lane, 32);
     }
-    for (size_t i = 0; i < n; i += 4) {
+    const bool halves = t->type == HS_Q6_K || t->type == HS_Q3_K || t->type == HS_Q2_K;
+    const size_t group = halves ? 16 : 32;
+    for (size_t i = 0; i < n; i += group) {
         int64_t sum = 0, asum = 0;
         element w = {0, 0, 0};
-        for (size_t e = i; e < i + 4; e++) {
+        for (size_t e = i; e < i + group; e++) {
             w = weight(t, row, e);
             sum += (int64_t)w.q * a.q[e];
             asum += a.q[e];
         }
-        float *to = &lane[8 * (i / 32 % 2) + i % 32 / 4];
+        float *to = &lane[i / group % 16];
         const float scale = w.scale * a.d[i / 32], min = w.min * a.d[i / 32];
         const float term = (float)sum * scale, min_term = (float)asum * min;
         *to += term;
@@ -306,7 +309,7 @@ static void each_level(level_fn *fn)
 /* Row lengths in blocks. */
 static size_t max_blocks(const type_case *t)
 {
-    return t->block == 1 ? 131 : t->block == 32 ? 11 : 4;
+    return t->block == 1 ? 131 : t->block == 32 ? 37 : 4;
 }
 
 /* ---- dot --------------------------------------------------------------------------------- */
@@ -374,7 +377,9 @@ static void dot_of_unaligned_rows(void **state)
  * nothing written beside them. */
 static void check_tile(const hs_kernels *k, const type_case *c, size_t n, unsigned strange)
 {
-    const size_t tokens = rnd() % 12, rows = rnd() % 5, bytes = n / c->block * c->bytes;
+    const bool many = rnd() % 4 == 0; /* more than one panel of kernels_q_avx512.c */
+    const size_t tokens = rnd() % (many ? 20 : 6), rows = rnd() % (many ? 20 : 6);
+    const size_t bytes = n / c->block * c->bytes;
     const size_t ldx = n + (c->quantized ? 32 : 1) * (rnd() % 2), ldy = rows + rnd() % 3;
     uint8_t *row = at_wall(0, rows * bytes);
     const size_t span = tokens ? (tokens - 1) * ldx + n : 0;
@@ -412,6 +417,54 @@ static void tile_level(const hs_kernels *k)
             for (unsigned strange = 0; strange <= 60; strange += 12)
                 for (int rep = 0; rep < (types[t].quantized ? 8 : 2); rep++)
                     check_tile(k, &types[t], blocks * types[t].block, strange);
+}
+
+/* More tokens, rows and columns than any kernel does in one go. */
+static void big_tile(const hs_kernels *k, const type_case *c, size_t n, size_t tokens, size_t rows)
+{
+    const size_t bytes = n / c->block * c->bytes;
+    uint8_t *row = malloc(rows * bytes);
+    const hs_q8 a = {malloc(tokens * n), malloc(tokens * n / 32 * sizeof(float))};
+    float *y = calloc(tokens * rows, sizeof *y);
+    assert_true(row && a.q && a.d && y);
+    fill_row(c, row, rows * n, 0);
+    for (size_t i = 0; i < tokens * n; i++)
+        a.q[i] = (int8_t)((int)(rnd() % 255) - 127);
+    for (size_t i = 0; i < tokens * n / 32; i++)
+        a.d[i] = plain_float();
+    hs_kernel_tile(&k->type[c->type], &(hs_tile){.row = row,
+                                                 .row_bytes = bytes,
+                                                 .n_rows = rows,
+                                                 .q = a,
+                                                 .ldq = n,
+                                                 .n = tokens,
+                                                 .cols = n,
+                                                 .y = y,
+                                                 .ldy = rows});
+    for (size_t t = 0; t < tokens; t += t + 7 < tokens ? 7 : 1)
+        for (size_t r = 0; r < rows; r++) {
+            const hs_q8 q = {a.q + t * n, a.d + t * n / 32};
+            assert_true(same(want_dot(c, row + r * bytes, NULL, q, n), y[t * rows + r]));
+        }
+    free(row);
+    free(a.q);
+    free(a.d);
+    free(y);
+}
+
+static void big_tiles_level(const hs_kernels *k)
+{
+    for (size_t t = 0; t < n_types; t++)
+        if (types[t].quantized && k->level != HS_CPU_SCALAR) {
+            big_tile(k, &types[t], 4096 + 256, 70, 18);
+            big_tile(k, &types[t], (size_t)131072 + 256, 5, 2);
+        }
+}
+
+static void big_tiles_are_dots(void **state)
+{
+    (void)state;
+    each_level(big_tiles_level);
 }
 
 static void tile_is_dot(void **state)
@@ -821,6 +874,7 @@ int main(void)
         cmocka_unit_test(dot_of_unaligned_rows),
         cmocka_unit_test(dot_is_accurate),
         cmocka_unit_test(tile_is_dot),
+        cmocka_unit_test(big_tiles_are_dots),
         cmocka_unit_test(axpy_is_canonical),
         cmocka_unit_test(axpy_rows_are_axpys),
         cmocka_unit_test(axpy_decodes_as_the_table),
