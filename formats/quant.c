@@ -1,8 +1,8 @@
-/* F32, F16, BF16, the blocks of 32 and Q6_K.  What PowerInfer's own quantizer makes of Q4_0, Q5_0
+/* F32, F16, BF16 and the blocks of 32.  What PowerInfer's own quantizer makes of Q4_0, Q5_0
  * and Q6_K is in quant_powerinfer.c. */
 #include "formats/quant.h"
 
-#include "formats/quant_search.h"
+#include "formats/quant_block.h"
 
 enum {
     BLOCK = 32,
@@ -11,12 +11,10 @@ enum {
     Q5_0_BYTES = 2 + 4 + BLOCK / 2,
     Q5_1_BYTES = 4 + 4 + BLOCK / 2,
     Q8_0_BYTES = 2 + BLOCK,
-    SUPER = 256,
-    Q6_K_BYTES = SUPER / 2 + SUPER / 4 + SUPER / 16 + 2,
 };
 _Static_assert(Q4_0_BYTES == 18 && Q5_0_BYTES == 22, "block sizes");
 _Static_assert(Q4_1_BYTES == 20 && Q5_1_BYTES == 24, "block sizes");
-_Static_assert(Q8_0_BYTES == 34 && Q6_K_BYTES == 210, "block sizes");
+_Static_assert(Q8_0_BYTES == 34, "block size");
 
 void hs_f32_decode(float *dst, const void *src, size_t n)
 {
@@ -201,37 +199,10 @@ void hs_q5_1_encode(void *dst, const float *src, size_t n)
     }
 }
 
-/* ---- with importances: the scale (and minimum) of least error, levels by the scale as f16 ---- */
-
-static void symmetric_block(uint8_t *p, uint8_t *high, uint8_t *low, const float *x, const float *w)
-{
-    const float half = high ? 16 : 8;
-    hs_put_f16(p, hs_scale_search(x, w, BLOCK, half, 3));
-    put_nibbles(low, high, x, 0, hs_inverse(hs_get_f16(p)), half + 0.5f);
-}
-
-static void affine_block(uint8_t *p, uint8_t *high, uint8_t *low, const float *x, const float *w)
-{
-    const hs_affine fit = hs_affine_search(x, w, BLOCK, high ? 31 : 15, HUGE_VALF, 4);
-    hs_put_f16(p, fit.scale);
-    hs_put_f16(p + 2, fit.low);
-    put_nibbles(low, high, x, hs_get_f16(p + 2), hs_inverse(hs_get_f16(p)), 0.5f);
-}
-
-#define ENCODE_WEIGHTED(type, bytes, block)                                                      \
-    void hs_##type##_encode_weighted(void *dst, const float *src, const float *weight, size_t n) \
-    {                                                                                            \
-        uint8_t *p = dst;                                                                        \
-        for (; n; n -= BLOCK, p += (bytes), src += BLOCK, weight += BLOCK) {                     \
-            float w[BLOCK];                                                                      \
-            hs_importance(w, weight, BLOCK);                                                     \
-            block;                                                                               \
-        }                                                                                        \
-    }
-ENCODE_WEIGHTED(q4_0, Q4_0_BYTES, symmetric_block(p, NULL, p + 2, src, w))
-ENCODE_WEIGHTED(q5_0, Q5_0_BYTES, symmetric_block(p, p + 2, p + 6, src, w))
-ENCODE_WEIGHTED(q4_1, Q4_1_BYTES, affine_block(p, NULL, p + 4, src, w))
-ENCODE_WEIGHTED(q5_1, Q5_1_BYTES, affine_block(p, p + 4, p + 8, src, w))
+HS_ENCODE_WEIGHTED(, hs_q4_0_encode_weighted, 32, Q4_0_BYTES, hs_q4_0_block)
+HS_ENCODE_WEIGHTED(, hs_q4_1_encode_weighted, 32, Q4_1_BYTES, hs_q4_1_block)
+HS_ENCODE_WEIGHTED(, hs_q5_0_encode_weighted, 32, Q5_0_BYTES, hs_q5_0_block)
+HS_ENCODE_WEIGHTED(, hs_q5_1_encode_weighted, 32, Q5_1_BYTES, hs_q5_1_block)
 
 /* Q8_0: | f16 d | 32 i8 |, q d */
 void hs_q8_0_decode(float *dst, const void *src, size_t n)
@@ -263,71 +234,4 @@ void hs_q8_0_encode(void *dst, const float *src, size_t n)
         for (size_t j = 0; j < BLOCK; j++)
             p[2 + j] = (uint8_t)round_away(src[j] * id);
     }
-}
-
-/* Q6_K: | ql 128 | qh 64 | 16 i8 scales | f16 d |, d scale[j / 16] (q - 32).  Per half of 128
- * elements and l in 0..31:
- *   ql[l]      = q[l]      low 4 bits | q[l + 64] low 4 bits << 4
- *   ql[l + 32] = q[l + 32] low 4 bits | q[l + 96] low 4 bits << 4
- *   qh[l]      = the upper 2 bits of q[l], q[l + 32], q[l + 64], q[l + 96], from bit 0 up */
-enum { QH = SUPER / 2, SCALES = QH + SUPER / 4, SUPER_SCALE = SCALES + SUPER / 16 };
-
-void hs_q6_k_decode(float *dst, const void *src, size_t n)
-{
-    const uint8_t *p = src;
-    for (; n; n -= SUPER, p += Q6_K_BYTES, dst += SUPER) {
-        const float d = hs_get_f16(p + SUPER_SCALE);
-        for (size_t j = 0; j < SUPER; j++) {
-            const size_t half = j / 128, l = j % 32, quarter = j % 128 / 32;
-            const uint8_t ql = p[half * 64 + quarter % 2 * 32 + l];
-            const int low = quarter < 2 ? ql & 15 : ql >> 4;
-            const int high = p[QH + half * 32 + l] >> (2 * quarter) & 3;
-            dst[j] = d * (float)(int8_t)p[SCALES + j / 16] * (float)((low | high << 4) - 32);
-        }
-    }
-}
-
-void hs_q6_k_pack(uint8_t *p, const uint8_t *q)
-{
-    for (size_t half = 0; half < 2; half++, q += 128)
-        for (size_t l = 0; l < 32; l++) {
-            p[half * 64 + l] = (uint8_t)((q[l] & 15) | (q[l + 64] & 15) << 4);
-            p[half * 64 + l + 32] = (uint8_t)((q[l + 32] & 15) | (q[l + 96] & 15) << 4);
-            p[QH + half * 32 + l] = (uint8_t)(q[l] >> 4 | q[l + 32] >> 4 << 2 |
-                                              q[l + 64] >> 4 << 4 | q[l + 96] >> 4 << 6);
-        }
-}
-
-/* The integers for sub-blocks, next to scales that suit them, and levels under those. */
-static void q6_k_finish(uint8_t *p, const float *x, const float *scale)
-{
-    uint8_t q[SUPER];
-    hs_put_f16(p + SUPER_SCALE, hs_extreme(scale, SUPER / 16) / -128);
-    const float d = hs_get_f16(p + SUPER_SCALE), id = hs_inverse(d);
-    for (size_t b = 0; b < SUPER / 16; b++) {
-        const float sc = hs_nearest(scale[b] * id, -128, 127), step = hs_inverse(d * sc);
-        p[SCALES + b] = (uint8_t)(int8_t)sc;
-        for (size_t i = 16 * b; i < 16 * b + 16; i++)
-            q[i] = (uint8_t)(hs_nearest(x[i] * step, -32, 31) + 32);
-    }
-    hs_q6_k_pack(p, q);
-}
-
-static void q6_k_encode(uint8_t *p, const float *x, const float *weight, size_t n)
-{
-    for (size_t i = 0; i < n; i += SUPER, p += Q6_K_BYTES) {
-        float scale[SUPER / 16], w[16];
-        for (size_t b = 0; b < SUPER / 16; b++) {
-            hs_importance(w, weight ? weight + i + 16 * b : NULL, 16);
-            scale[b] = hs_scale_search(x + i + 16 * b, w, 16, 32, 2);
-        }
-        q6_k_finish(p, x + i, scale);
-    }
-}
-
-void hs_q6_k_encode(void *dst, const float *src, size_t n) { q6_k_encode(dst, src, NULL, n); }
-
-void hs_q6_k_encode_weighted(void *dst, const float *src, const float *weight, size_t n)
-{
-    q6_k_encode(dst, src, weight, n);
 }

@@ -55,7 +55,4 @@ void hs_q4_0_encode_powerinfer(void *dst, const float *src, size_t n);
 void hs_q5_0_encode_powerinfer(void *dst, const float *src, size_t n);
 void hs_q6_k_encode_powerinfer(void *dst, const float *src, size_t n);
 
-/* 256 levels in 0..63 become the ql and qh of a Q6_K block. */
-void hs_q6_k_pack(uint8_t *p, const uint8_t *q);
-
 #endif

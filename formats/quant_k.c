@@ -1,17 +1,12 @@
-/* Q2_K, Q3_K, Q4_K and Q5_K: bytes.  The choice of scales is in quant_k.h. */
+/* Q2_K to Q6_K: what the bytes mean.  Encoding is in quant_k.h. */
 #include "formats/quant_k.h"
 
 #include "formats/quant.h"
 
-enum {
-    SUPER = 256,
-    Q2_K_BYTES = 16 + SUPER / 4 + 4,
-    Q3_K_BYTES = SUPER / 8 + SUPER / 4 + 12 + 2,
-    Q4_K_BYTES = 4 + 12 + SUPER / 2,
-    Q5_K_BYTES = 4 + 12 + SUPER / 8 + SUPER / 2,
-};
-_Static_assert(Q2_K_BYTES == 84 && Q3_K_BYTES == 110, "block sizes");
-_Static_assert(Q4_K_BYTES == 144 && Q5_K_BYTES == 176, "block sizes");
+enum { SUPER = hs_super };
+_Static_assert(hs_q2_k_bytes == 84 && hs_q3_k_bytes == 110, "block sizes");
+_Static_assert(hs_q4_k_bytes == 144 && hs_q5_k_bytes == 176, "block sizes");
+_Static_assert(hs_q6_k_bytes == 210, "block sizes");
 
 /* ---- Q2_K: | 16 x (scale | min << 4) | 64 bytes of levels | f16 d | f16 dmin | ------------
  *
@@ -21,31 +16,12 @@ _Static_assert(Q4_K_BYTES == 144 && Q5_K_BYTES == 176, "block sizes");
 void hs_q2_k_decode(float *dst, const void *src, size_t n)
 {
     const uint8_t *p = src;
-    for (; n; n -= SUPER, p += Q2_K_BYTES, dst += SUPER) {
+    for (; n; n -= SUPER, p += hs_q2_k_bytes, dst += SUPER) {
         const float d = hs_get_f16(p + 80), dmin = hs_get_f16(p + 82);
         for (size_t i = 0; i < SUPER; i++) {
             const uint8_t q = p[16 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
             const uint8_t s = p[i / 16];
             dst[i] = d * (float)(s & 15) * (float)q - dmin * (float)(s >> 4);
-        }
-    }
-}
-
-static void q2_k_encode_super(uint8_t *p, const float *x, const float *w)
-{
-    static const hs_k_shape shape = {16, 3, 15};
-    const hs_k_affine a = hs_k_affine_encode(x, w, &shape);
-    memset(p, 0, Q2_K_BYTES);
-    hs_put_f16(p + 80, a.d);
-    hs_put_f16(p + 82, a.dmin);
-    for (size_t b = 0; b < 16; b++) {
-        float q[16];
-        hs_k_levels(&a, &shape, b, x + 16 * b, q);
-        p[b] = (uint8_t)((unsigned)a.scale[b] | (unsigned)a.min[b] << 4);
-        for (size_t j = 0; j < 16; j++) {
-            const size_t i = 16 * b + j;
-            uint8_t *byte = p + 16 + i / 128 * 32 + i % 32;
-            *byte = (uint8_t)(*byte | (unsigned)q[j] << (i % 128 / 32 * 2));
         }
     }
 }
@@ -66,32 +42,12 @@ static int q3_k_scale(const uint8_t *s, size_t i)
 void hs_q3_k_decode(float *dst, const void *src, size_t n)
 {
     const uint8_t *p = src;
-    for (; n; n -= SUPER, p += Q3_K_BYTES, dst += SUPER) {
+    for (; n; n -= SUPER, p += hs_q3_k_bytes, dst += SUPER) {
         const float d = hs_get_f16(p + Q3_D);
         for (size_t i = 0; i < SUPER; i++) {
             const int low = p[Q3_LOW + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
             const int high = p[i % 32] >> (i / 32) & 1;
             dst[i] = d * (float)q3_k_scale(p + Q3_SCALES, i / 16) * (float)((low | high << 2) - 4);
-        }
-    }
-}
-
-static void q3_k_encode_super(uint8_t *p, const float *x, const float *w)
-{
-    const hs_q3_k_try t = hs_q3_k_search(x, w);
-    memset(p, 0, Q3_K_BYTES);
-    hs_put_f16(p + Q3_D, t.d);
-    for (size_t b = 0; b < 16; b++) {
-        const unsigned s = (unsigned)(t.scale[b] + 32);
-        uint8_t *low = p + Q3_SCALES + b % 8, *high = p + Q3_SCALES + 8 + b % 4;
-        *low = (uint8_t)(*low | (s & 15) << (b / 8 * 4));
-        *high = (uint8_t)(*high | s >> 4 << (b / 4 * 2));
-        const float inverse = hs_inverse(t.d * t.scale[b]);
-        for (size_t i = 16 * b; i < 16 * b + 16; i++) {
-            const unsigned q = (unsigned)(hs_nearest(x[i] * inverse, -4, 3) + 4);
-            uint8_t *byte = p + Q3_LOW + i / 128 * 32 + i % 32;
-            *byte = (uint8_t)(*byte | (q & 3) << (i % 128 / 32 * 2));
-            p[i % 32] = (uint8_t)(p[i % 32] | q >> 2 << (i / 32));
         }
     }
 }
@@ -111,18 +67,6 @@ static void k_scale_min(const uint8_t *p, size_t s, float *scale, float *min)
     } else {
         *scale = (float)((p[s + 4] & 15) | p[s - 4] >> 6 << 4);
         *min = (float)(p[s + 4] >> 4 | p[s] >> 6 << 4);
-    }
-}
-
-static void put_k_scale_min(uint8_t *p, size_t s, unsigned scale, unsigned min)
-{
-    if (s < 4) {
-        p[s] = (uint8_t)scale;
-        p[s + 4] = (uint8_t)min;
-    } else {
-        p[s + 4] = (uint8_t)((scale & 15) | (min & 15) << 4);
-        p[s - 4] = (uint8_t)(p[s - 4] | scale >> 4 << 6);
-        p[s] = (uint8_t)(p[s] | min >> 4 << 6);
     }
 }
 
@@ -146,67 +90,41 @@ static void k_decode_super(float *dst, const uint8_t *p, const uint8_t *high, co
 void hs_q4_k_decode(float *dst, const void *src, size_t n)
 {
     const uint8_t *p = src;
-    for (; n; n -= SUPER, p += Q4_K_BYTES, dst += SUPER)
+    for (; n; n -= SUPER, p += hs_q4_k_bytes, dst += SUPER)
         k_decode_super(dst, p, NULL, p + 16);
 }
 
 void hs_q5_k_decode(float *dst, const void *src, size_t n)
 {
     const uint8_t *p = src;
-    for (; n; n -= SUPER, p += Q5_K_BYTES, dst += SUPER)
+    for (; n; n -= SUPER, p += hs_q5_k_bytes, dst += SUPER)
         k_decode_super(dst, p, p + 16, p + 48);
 }
 
-static void k_encode_super(uint8_t *p, uint8_t *high, uint8_t *low, const float *x, const float *w)
+/* ---- Q6_K: | ql 128 | qh 64 | 16 i8 scales | f16 d |, d scale[j / 16] (q - 32).  Per half of 128
+ * elements and l in 0..31:
+ *   ql[l]      = q[l]      low 4 bits | q[l + 64] low 4 bits << 4
+ *   ql[l + 32] = q[l + 32] low 4 bits | q[l + 96] low 4 bits << 4
+ *   qh[l]      = the upper 2 bits of q[l], q[l + 32], q[l + 64], q[l + 96], from bit 0 up */
+enum { QH = SUPER / 2, SCALES = QH + SUPER / 4, SUPER_SCALE = SCALES + SUPER / 16 };
+
+void hs_q6_k_decode(float *dst, const void *src, size_t n)
 {
-    const hs_k_shape shape = {32, high ? 31 : 15, 63};
-    const hs_k_affine a = hs_k_affine_encode(x, w, &shape);
-    hs_put_f16(p, a.d);
-    hs_put_f16(p + 2, a.dmin);
-    for (size_t b = 0; b < 8; b++) {
-        float q[32];
-        hs_k_levels(&a, &shape, b, x + 32 * b, q);
-        put_k_scale_min(p + 4, b, (unsigned)a.scale[b], (unsigned)a.min[b]);
-        for (size_t j = 0; j < 32; j++) {
-            const unsigned v = (unsigned)q[j];
-            uint8_t *byte = low + b / 2 * 32 + j;
-            *byte = (uint8_t)(*byte | (v & 15) << (b % 2 * 4));
-            if (high)
-                high[j] = (uint8_t)(high[j] | v >> 4 << b);
+    const uint8_t *p = src;
+    for (; n; n -= SUPER, p += hs_q6_k_bytes, dst += SUPER) {
+        const float d = hs_get_f16(p + SUPER_SCALE);
+        for (size_t j = 0; j < SUPER; j++) {
+            const size_t half = j / 128, l = j % 32, quarter = j % 128 / 32;
+            const uint8_t ql = p[half * 64 + quarter % 2 * 32 + l];
+            const int low = quarter < 2 ? ql & 15 : ql >> 4;
+            const int high = p[QH + half * 32 + l] >> (2 * quarter) & 3;
+            dst[j] = d * (float)(int8_t)p[SCALES + j / 16] * (float)((low | high << 4) - 32);
         }
     }
 }
 
-static void q4_k_encode_super(uint8_t *p, const float *x, const float *w)
-{
-    memset(p, 0, Q4_K_BYTES);
-    k_encode_super(p, NULL, p + 16, x, w);
-}
-
-static void q5_k_encode_super(uint8_t *p, const float *x, const float *w)
-{
-    memset(p, 0, Q5_K_BYTES);
-    k_encode_super(p, p + 16, p + 48, x, w);
-}
-
-#define ENCODE(type, bytes)                                                                      \
-    static void type##_encode_all(uint8_t *p, const float *x, const float *weight, size_t n)     \
-    {                                                                                            \
-        for (size_t i = 0; i < n; i += SUPER, p += (bytes)) {                                    \
-            float w[SUPER];                                                                      \
-            hs_importance(w, weight ? weight + i : NULL, SUPER);                                 \
-            type##_encode_super(p, x + i, w);                                                    \
-        }                                                                                        \
-    }                                                                                            \
-    void hs_##type##_encode(void *dst, const float *src, size_t n)                               \
-    {                                                                                            \
-        type##_encode_all(dst, src, NULL, n);                                                    \
-    }                                                                                            \
-    void hs_##type##_encode_weighted(void *dst, const float *src, const float *weight, size_t n) \
-    {                                                                                            \
-        type##_encode_all(dst, src, weight, n);                                                  \
-    }
-ENCODE(q2_k, Q2_K_BYTES)
-ENCODE(q3_k, Q3_K_BYTES)
-ENCODE(q4_k, Q4_K_BYTES)
-ENCODE(q5_k, Q5_K_BYTES)
+HS_ENCODE_ROWS(, hs_q2_k_encode, SUPER, hs_q2_k_bytes, hs_q2_k_block)
+HS_ENCODE_ROWS(, hs_q3_k_encode, SUPER, hs_q3_k_bytes, hs_q3_k_block)
+HS_ENCODE_ROWS(, hs_q4_k_encode, SUPER, hs_q4_k_bytes, hs_q4_k_block)
+HS_ENCODE_ROWS(, hs_q5_k_encode, SUPER, hs_q5_k_bytes, hs_q5_k_block)
+HS_ENCODE_ROWS(, hs_q6_k_encode, SUPER, hs_q6_k_bytes, hs_q6_k_block)

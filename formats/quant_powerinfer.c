@@ -1,7 +1,7 @@
 /* What PowerInfer's quantizer makes of Q4_0, Q5_0 and Q6_K, bit for bit: its build fused some
  * products and sums, so the order of the sums and fmaf matter here. */
 #include "formats/quant.h"
-#include "formats/quant_search.h"
+#include "formats/quant_k.h"
 
 enum {
     BLOCK = 32,

@@ -32,31 +32,115 @@ static float any(unsigned kind)
     }
 }
 
+/* Calls check(type, level) for every type that has an encoder and every level of this machine. */
+static void each_type_and_level(void (*check)(const hs_dtype_info *t, hs_cpu_level level))
+{
+    for (uint32_t id = 0; id < HS_DTYPE_LIMIT; id++) {
+        const hs_dtype_info *t = hs_dtype_get(id);
+        for (int level = HS_CPU_SCALAR; t && t->encode && level <= (int)hs_cpu_detect(); level++)
+            check(t, (hs_cpu_level)level);
+    }
+}
+
+/* Any number of blocks, at any address; what lies behind stays as it is. */
+static void check_bytes(const hs_dtype_info *t, hs_cpu_level level)
+{
+    hs_encode_fn *encode = hs_encoder(t, level);
+    assert_true(level != HS_CPU_SCALAR || encode == t->encode);
+    const size_t most = t->block_elems == 256 ? 2 : 20, unit = t->block_elems == 1 ? 7 : 1;
+    for (unsigned round = 0; encode != t->encode && round < 1500; round++) {
+        float x[640 + 1];
+        uint8_t want[4 * 640 + 8], got[4 * 640 + 8 + 1];
+        const size_t n = round % (most + 1) * t->block_elems * unit;
+        for (size_t i = 0; i < n; i++)
+            x[i + 1] = any(round);
+        memset(want, 1, sizeof want);
+        memset(got, 1, sizeof got);
+        t->encode(want, x + 1, n);
+        encode(got + 1, x + 1, n);
+        if (memcmp(want, got + 1, sizeof want) != 0)
+            fail_msg("%s, %s: round %u differs", t->name, hs_cpu_name(level), round);
+    }
+}
+
 static void same_bytes(void **state)
 {
     (void)state;
-    for (uint32_t id = 0; id < HS_DTYPE_LIMIT; id++) {
-        const hs_dtype_info *t = hs_dtype_get(id);
-        if (!t || !t->encode)
-            continue;
-        for (int level = HS_CPU_SCALAR; level <= (int)hs_cpu_detect(); level++) {
-            hs_encode_fn *encode = hs_encoder(t, (hs_cpu_level)level);
-            assert_true(level != HS_CPU_SCALAR || encode == t->encode);
-            if (encode == t->encode)
-                continue;
-            for (unsigned round = 0; round < 4000; round++) {
-                float x[64];
-                uint8_t want[256], got[256 + 1];
-                const size_t n = round % 3 * 32;
-                for (size_t i = 0; i < n; i++)
-                    x[i] = any(round);
-                memset(want, 1, sizeof want);
-                memset(got, 1, sizeof got);
-                t->encode(want, x, n);
-                encode(got + 1, x, n);
-                if (memcmp(want, got + 1, sizeof want) != 0)
-                    fail_msg("%s: round %u differs", t->name, round);
-            }
+    each_type_and_level(check_bytes);
+}
+
+static void check_weighted(const hs_dtype_info *t, hs_cpu_level level)
+{
+    hs_encode_weighted_fn *encode = hs_weighted_encoder(t, level);
+    assert_true(level != HS_CPU_SCALAR || encode == t->encode_weighted);
+    assert_int_equal(encode == NULL, t->encode_weighted == NULL);
+    for (unsigned round = 0; encode != t->encode_weighted && round < 500; round++) {
+        float x[256], w[256];
+        uint8_t want[1024] = {0}, got[1024] = {0};
+        for (size_t i = 0; i < 256; i++) {
+            x[i] = any(round);
+            w[i] = round % 5 ? any(round / 5) : 0;
+        }
+        t->encode_weighted(want, x, w, 256);
+        encode(got, x, w, 256);
+        if (memcmp(want, got, sizeof want) != 0)
+            fail_msg("%s, %s: round %u differs", t->name, hs_cpu_name(level), round);
+    }
+}
+
+static void same_bytes_with_importances(void **state)
+{
+    (void)state;
+    each_type_and_level(check_weighted);
+}
+
+/* Any bytes, so scales that are no numbers too; those may be any NaN. */
+static void check_decoder(const hs_dtype_info *t, hs_cpu_level level)
+{
+    hs_decode_fn *decode = hs_decoder(t, level);
+    for (unsigned round = 0; decode != t->decode && round < 500; round++) {
+        const size_t n = t->block_elems == 1 ? round % 257 : round % 9 * 32;
+        uint8_t raw[1024 + 1];
+        float want[257], got[257];
+        for (size_t i = 0; i < sizeof raw; i++)
+            raw[i] = (uint8_t)rnd();
+        want[n] = got[n] = 7;
+        t->decode(want, raw + 1, n);
+        decode(got, raw + 1, n);
+        for (size_t i = 0; i <= n; i++)
+            if (memcmp(&want[i], &got[i], 4) != 0 && !(isnan(want[i]) && isnan(got[i])))
+                fail_msg("%s, %s: element %zu is %a, not %a", t->name, hs_cpu_name(level), i,
+                         (double)got[i], (double)want[i]);
+    }
+}
+
+static void same_values(void **state)
+{
+    (void)state;
+    each_type_and_level(check_decoder);
+}
+
+static void same_losses(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 600; round++) {
+        float x[300], y[300];
+        const size_t n = round % 300;
+        for (size_t i = 0; i < n; i++) {
+            x[i] = any(4 * round);
+            y[i] = x[i] + any(4 * round) / 64;
+        }
+        const hs_loss want = hs_loss_of(HS_CPU_SCALAR)(x, y, n);
+        double lost = 0, sum = 0;
+        for (size_t i = 0; i < n; i++) {
+            lost += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+            sum += (double)x[i] * (double)x[i];
+        }
+        assert_true(fabs(want.lost2 - lost) <= 1e-4 * lost);
+        assert_true(fabs(want.sum2 - sum) <= 1e-4 * sum);
+        for (int level = HS_CPU_AVX2; level <= (int)hs_cpu_detect(); level++) {
+            const hs_loss got = hs_loss_of((hs_cpu_level)level)(x, y, n);
+            assert_memory_equal(&want, &got, sizeof want);
         }
     }
 }
@@ -87,6 +171,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bytes),
+        cmocka_unit_test(same_bytes_with_importances),
+        cmocka_unit_test(same_values),
+        cmocka_unit_test(same_losses),
         cmocka_unit_test(same_bytes_at_the_edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

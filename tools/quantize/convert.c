@@ -1,10 +1,10 @@
 /* A tensor is a run of 256-element pieces: every block divides 256, and no piece crosses a row,
  * so the end of a row is a shorter piece.  Pieces need no memory but the stack; what is summed
- * (the error) is kept per row and added up in order, so that threads change nothing. */
+ * (the error) is kept per row and added up in order, so that threads change nothing.  While the
+ * threads convert a chunk of rows, one of them writes the chunk before it. */
 #include "tools/quantize/convert.h"
 
 #include "formats/fingerprint.h"
-#include "formats/lanes.h"
 #include "runtime/encode.h"
 #include "runtime/kernels.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 256, CHUNK_BYTES = 4 << 20 };
+enum { PIECE = 256, CHUNK_BYTES = 1 << 20, ITEM_ELEMS = 16384 };
 
 /* --- KVs ---------------------------------------------------------------- */
 
@@ -65,16 +65,20 @@ typedef struct chunk {
     uint8_t *dst;  /* NULL: only check */
     float *weight; /* [ne0]; NULL: all elements alike */
     hs_encode_fn *encode;
+    hs_encode_weighted_fn *encode_weighted;
+    hs_decode_fn *read, *read_back;
+    hs_loss_fn *loss;
     const hs_kernels *k;
     row_result *rows; /* one per row of the chunk */
 } chunk;
 
-/* What a row holds, by the kernels where they have the type: they add it to -0, which changes
- * nothing, and are several times faster. */
-static void decode(const chunk *c, const hs_dtype_info *t, float *x, const uint8_t *row, size_t n)
+/* What a row holds, by the kernels where they have the type and nothing faster is known: they add
+ * it to -0, which changes nothing, and are several times faster than the plain decoders. */
+static void decode(const chunk *c, const hs_dtype_info *t, hs_decode_fn *fn, float *x,
+                   const uint8_t *row, size_t n)
 {
-    if (c->k->type[t->id].act == HS_ACT_NONE) {
-        t->decode(x, row, n);
+    if (fn != t->decode || c->k->type[t->id].act == HS_ACT_NONE) {
+        fn(x, row, n);
         return;
     }
     for (size_t i = 0; i < n; i++)
@@ -82,50 +86,25 @@ static void decode(const chunk *c, const hs_dtype_info *t, float *x, const uint8
     c->k->type[t->id].axpy(x, 1, row, 0, n);
 }
 
-/* Squares of a piece, summed side by side in f32; false where one is no number or too large. */
-static bool add_squares(const float *before, const float *after, size_t n, row_result *r)
+static void check_piece(const chunk *c, const float *before, const float *after, uint64_t at,
+                        size_t n, row_result *r)
 {
-    hs_vec error = hs_vsplat(0), sum = error;
-    size_t i = 0;
-    for (; i + hs_width <= n; i += hs_width) {
-        const hs_vec x = hs_vload(before + i), e = hs_vsub(x, hs_vload(after + i));
-        error = hs_vadd(error, hs_vmul(e, e));
-        sum = hs_vadd(sum, hs_vmul(x, x));
-    }
-    float e2[hs_width], s2[hs_width];
-    double error2 = 0, sum2 = 0;
-    hs_vstore(e2, error);
-    hs_vstore(s2, sum);
-    for (size_t k = 0; k < hs_width; k++) {
-        error2 += (double)e2[k];
-        sum2 += (double)s2[k];
-    }
-    for (; i < n; i++) {
-        const double x = (double)before[i], e = x - (double)after[i];
-        error2 += e * e;
-        sum2 += x * x;
-    }
+    const hs_loss loss = c->loss(before, after, n);
     /* Small squares vanish in f32. */
-    if (!isfinite(error2) || !isfinite(sum2) || !(sum2 > 1e-20))
-        return false;
-    r->error2 += error2;
-    r->sum2 += sum2;
-    return true;
-}
-
-static void check_piece(const float *before, const float *after, uint64_t at, size_t n,
-                        row_result *r)
-{
-    if (add_squares(before, after, n, r))
+    if (isfinite(loss.lost2) && isfinite(loss.sum2) && loss.sum2 > 1e-20) {
+        r->error2 += loss.lost2;
+        r->sum2 += loss.sum2;
         return;
+    }
     for (size_t i = 0; i < n; i++) {
+        const float there = isfinite(before[i]) ? after[i] : before[i]; /* some types hide one */
         /* One bad weight spoils its block: rather name that one than its neighbour. */
-        if (!isfinite(after[i]) &&
+        if (!isfinite(there) &&
             (r->bad == UINT64_MAX || (isfinite(r->bad_value) && !isfinite(before[i])))) {
             r->bad = at + i;
             r->bad_value = before[i];
         }
-        const double x = (double)before[i], e = x - (double)after[i];
+        const double x = (double)before[i], e = x - (double)there;
         r->error2 += e * e;
         r->sum2 += x * x;
     }
@@ -137,7 +116,7 @@ static void encode(const chunk *c, uint8_t *out, const float *x, uint64_t at, si
     if (c->step->compat && to->encode_powerinfer)
         to->encode_powerinfer(out, x, n);
     else if (c->weight)
-        to->encode_weighted(out, x, c->weight + at, n);
+        c->encode_weighted(out, x, c->weight + at, n);
     else
         c->encode(out, x, n);
 }
@@ -149,29 +128,15 @@ static void convert_row(const chunk *c, const uint8_t *src, uint8_t *dst, row_re
     *r = (row_result){.bad = UINT64_MAX};
     for (uint64_t at = 0; at < c->ne0; at += PIECE) {
         const size_t n = (size_t)(c->ne0 - at < PIECE ? c->ne0 - at : PIECE);
-        decode(c, from, before, src + at / from->block_elems * from->block_bytes, n);
+        decode(c, from, c->read, before, src + at / from->block_elems * from->block_bytes, n);
         if (!dst) {
-            check_piece(before, before, at, n, r);
+            check_piece(c, before, before, at, n, r);
             continue;
         }
         uint8_t *out = dst + at / to->block_elems * to->block_bytes;
         encode(c, out, before, at, n);
-        decode(c, to, after, out, n);
-        /* Some encodings have no infinity and hide one. */
-        for (size_t i = 0; i < n; i++)
-            if (!isfinite(before[i]))
-                after[i] = before[i];
-        check_piece(before, after, at, n, r);
-    }
-}
-
-static void convert_rows(void *ud, int64_t begin, int64_t end)
-{
-    const chunk *c = ud;
-    for (int64_t i = begin; i < end; i++) {
-        const uint64_t k = (uint64_t)i;
-        convert_row(c, c->src + k * c->from_bytes, c->dst ? c->dst + k * c->to_bytes : NULL,
-                    &c->rows[k]);
+        decode(c, to, c->read_back, after, out, n);
+        check_piece(c, before, after, at, n, r);
     }
 }
 
@@ -209,23 +174,72 @@ static hs_status bad_element(const hs_quant_step *s, uint64_t row, const row_res
                    name, r->bad, row, s->to->name);
 }
 
-static hs_status write_chunk(work *w, chunk *c, uint64_t first, uint64_t n_rows, row_result *total,
-                             hs_err *err)
+/* What the threads do at once: item 0 writes what is finished, the others convert rows of the next
+ * chunk. */
+typedef struct batch {
+    work *w;
+    const chunk *c;
+    uint64_t n_rows, item_rows;
+    const uint8_t *finished;
+    uint64_t finished_bytes;
+    hs_status written;
+    hs_err *err;
+} batch;
+
+static void do_items(void *ud, int64_t begin, int64_t end)
 {
-    if (c->rows) {
-        /* A step of about 16 K elements keeps the threads evenly busy. */
-        const int64_t step = (int64_t)(16384 / c->ne0) + 1;
-        hs_pool_run(w->pool, (int64_t)n_rows, step, convert_rows, c);
-        for (uint64_t i = 0; i < n_rows; i++) {
-            if (c->rows[i].bad != UINT64_MAX)
-                return bad_element(c->step, first + i, &c->rows[i], err);
-            total->error2 += c->rows[i].error2;
-            total->sum2 += c->rows[i].sum2;
+    batch *b = ud;
+    for (int64_t i = begin; i < end; i++) {
+        if (i == 0) {
+            if (b->finished_bytes)
+                b->written = hs_gguf_writer_data(b->w->w, b->finished, b->finished_bytes, b->err);
+            continue;
         }
+        const chunk *c = b->c;
+        const uint64_t first = (uint64_t)(i - 1) * b->item_rows;
+        const uint64_t rest = b->n_rows - first;
+        const uint64_t last = first + (rest < b->item_rows ? rest : b->item_rows);
+        for (uint64_t k = first; k < last; k++)
+            convert_row(c, c->src + k * c->from_bytes, c->dst ? c->dst + k * c->to_bytes : NULL,
+                        &c->rows[k]);
     }
-    const hs_status s =
-        hs_gguf_writer_data(w->w, c->dst ? c->dst : c->src, n_rows * c->to_bytes, err);
-    return s == HS_OK ? advance(w, n_rows * c->from_bytes, err) : s;
+}
+
+/* Convert n_rows from c->src on, number `first` of the tensor, and hand them on to the next call.
+ */
+static hs_status convert_chunk(batch *b, chunk *c, uint64_t first, row_result *total, hs_err *err)
+{
+    b->item_rows = ITEM_ELEMS / c->ne0 + 1;
+    const uint64_t items = c->rows ? (b->n_rows + b->item_rows - 1) / b->item_rows : 0;
+    hs_pool_run(b->w->pool, (int64_t)items + 1, 1, do_items, b);
+    if (b->written != HS_OK)
+        return b->written;
+    for (uint64_t i = 0; c->rows && i < b->n_rows; i++) {
+        if (c->rows[i].bad != UINT64_MAX)
+            return bad_element(c->step, first + i, &c->rows[i], err);
+        total->error2 += c->rows[i].error2;
+        total->sum2 += c->rows[i].sum2;
+    }
+    b->finished = c->dst ? c->dst : c->src;
+    b->finished_bytes = b->n_rows * c->to_bytes;
+    return advance(b->w, b->n_rows * c->from_bytes, err);
+}
+
+/* `dst` has room for two chunks of `rows` rows: one is written, one filled. */
+static hs_status convert_chunks(work *w, chunk *c, uint64_t n_rows, uint64_t rows, hs_err *err,
+                                row_result *total)
+{
+    uint8_t *const dst = c->dst;
+    batch b = {.w = w, .c = c, .err = err};
+    hs_status status = HS_OK;
+    for (uint64_t i = 0, turn = 0; status == HS_OK && i < n_rows; i += rows, turn ^= 1) {
+        b.n_rows = n_rows - i < rows ? n_rows - i : rows;
+        c->dst = dst ? dst + turn * rows * c->to_bytes : NULL;
+        status = convert_chunk(&b, c, i, total, err);
+        c->src += b.n_rows * c->from_bytes;
+    }
+    c->dst = dst;
+    return status == HS_OK ? hs_gguf_writer_data(w->w, b.finished, b.finished_bytes, err) : status;
 }
 
 static hs_status convert_tensor(work *w, hs_quant_step *s, hs_err *err)
@@ -240,13 +254,17 @@ static hs_status convert_tensor(work *w, hs_quant_step *s, hs_err *err)
                .to_bytes = s->bytes / n_rows,
                .src = t->data,
                .encode = hs_encoder(s->to, w->k.level),
+               .encode_weighted = hs_weighted_encoder(s->to, w->k.level),
+               .read = hs_decoder(s->from, w->k.level),
+               .read_back = hs_decoder(s->to, w->k.level),
+               .loss = hs_loss_of(w->k.level),
                .k = &w->k};
     const uint64_t widest = c.from_bytes > c.to_bytes ? c.from_bytes : c.to_bytes;
     uint64_t rows = CHUNK_BYTES / widest;
     rows = rows < 1 ? 1 : rows > n_rows ? n_rows : rows;
     const bool known = s->from->decode != NULL; /* else it is copied unseen */
     c.rows = known ? malloc((size_t)rows * sizeof *c.rows) : NULL;
-    c.dst = s->to != s->from ? malloc((size_t)(rows * c.to_bytes)) : NULL;
+    c.dst = s->to != s->from ? malloc((size_t)(2 * rows * c.to_bytes)) : NULL;
     c.weight = s->weight ? malloc((size_t)t->ne[0] * sizeof *c.weight) : NULL;
     if (c.weight)
         memcpy(c.weight, s->weight, (size_t)t->ne[0] * sizeof *c.weight);
@@ -254,11 +272,8 @@ static hs_status convert_tensor(work *w, hs_quant_step *s, hs_err *err)
     if ((s->weight && !c.weight) || (known && !c.rows) || (s->to != s->from && !c.dst))
         status = hs_fail(err, HS_ERR_NOMEM, "%s: out of memory", t->name);
     row_result total = {0};
-    for (uint64_t i = 0; status == HS_OK && i < n_rows; i += rows) {
-        const uint64_t n = n_rows - i < rows ? n_rows - i : rows;
-        status = write_chunk(w, &c, i, n, &total, err);
-        c.src += n * c.from_bytes;
-    }
+    if (status == HS_OK)
+        status = convert_chunks(w, &c, n_rows, rows, err, &total);
     s->rms_error = total.sum2 > 0 ? sqrt(total.error2 / total.sum2) : 0;
     free(c.weight);
     free(c.dst);
