@@ -2,7 +2,10 @@
  * benchmarks: quick to write, as large as the real thing, of no other use.
  *
  *   model OUT [-e N_EMBD] [-f N_FF] [-l LAYERS] [-H HEADS] [-k KV_HEADS] [-v VOCAB] [-t TYPE]
- *         [-r RANK] [-P PREDICTOR_TYPE] [-p PREDICTED] [-a ACTIVE]
+ *         [-r RANK] [-P PREDICTOR_TYPE] [-p PREDICTED] [-a ACTIVE] [-z]
+ *
+ * With -z the weights are a hole in the file: zeros that take no disk, for programs that ask for
+ * shapes only.
  *
  * Element 0 of every embedding is a constant E, the rest is N(0, 1), and the layers add next to
  * nothing to the residual.  A gate row with w[0] = m / E and N(0, 1) / sqrt(n) elsewhere gives
@@ -25,6 +28,7 @@ typedef struct shape {
     uint32_t n_embd, n_ff, n_layer, n_head, n_head_kv, n_vocab, rank;
     const hs_dtype_info *type, *predictor;
     double predicted, active;
+    bool hollow;
 } shape;
 
 typedef struct tensor {
@@ -186,12 +190,14 @@ static hs_status write_model(const shape *sh, hs_err *err)
     }
     if (s == HS_OK && (s = hs_out_open(&out, sh->out, true, err)) == HS_OK)
         s = hs_gguf_writer_begin(w, out, err);
-    for (size_t i = 0; s == HS_OK && i < n; i++)
+    for (size_t i = 0; s == HS_OK && !sh->hollow && i < n; i++)
         s = write_tensor(w, &t[i], err);
-    if (s == HS_OK && (s = hs_gguf_writer_end(w, err)) == HS_OK)
+    if (s == HS_OK && (sh->hollow || (s = hs_gguf_writer_end(w, err)) == HS_OK))
         s = hs_out_commit(out, false, err);
     else
         hs_out_abort(out);
+    if (s == HS_OK && sh->hollow && truncate(sh->out, (off_t)hs_gguf_writer_size(w)) != 0)
+        s = hs_fail(err, HS_ERR_FAILED, "%s: cannot be made longer", sh->out);
     hs_gguf_writer_free(w);
     free(t);
     return s;
@@ -209,7 +215,7 @@ int main(int argc, char **argv)
                 .predictor = hs_dtype_get(HS_Q4_0),
                 .predicted = 0.1,
                 .active = 0.1};
-    for (int c; (c = getopt(argc, argv, "e:f:l:H:k:v:t:r:P:p:a:")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "e:f:l:H:k:v:t:r:P:p:a:z")) != -1;) {
         uint32_t *const number[] = {
             ['e'] = &sh.n_embd,    ['f'] = &sh.n_ff,    ['l'] = &sh.n_layer, ['H'] = &sh.n_head,
             ['k'] = &sh.n_head_kv, ['v'] = &sh.n_vocab, ['r'] = &sh.rank};
@@ -221,6 +227,8 @@ int main(int argc, char **argv)
             sh.predicted = strtod(optarg, NULL);
         else if (c == 'a')
             sh.active = strtod(optarg, NULL);
+        else if (c == 'z')
+            sh.hollow = true;
         else if (c != '?' && number[c])
             *number[c] = (uint32_t)strtoul(optarg, NULL, 10);
         else

@@ -26,6 +26,8 @@ static hs_status layers(const hs_baseline_problem *x, hs_placement *p, hs_err *e
     uint32_t l = p->n_layer;
     while (s == HS_OK && l-- > 0) {
         hs_placement_layer *y = &p->layer[l];
+        if (!hs_plan_mine(c, l))
+            continue;
         const uint64_t bytes = c->attn[l] + c->kv + c->predictor[l] + c->ffn_norm[l] +
                                x->neurons(x->neurons_ud, l, y->n_ff);
         if (used + bytes > x->budget)
@@ -35,7 +37,8 @@ static hs_status layers(const hs_baseline_problem *x, hs_placement *p, hs_err *e
         y->predictor = c->predictor[l] > 0;
         s = hs_placement_set(p, l, x->order[l], y->n_ff, err);
     }
-    p->output = used - c->scratch[false][true] + c->scratch[true][true] + c->output <= x->budget;
+    p->output = !c->no_output &&
+                used - c->scratch[false][true] + c->scratch[true][true] + c->output <= x->budget;
     return s;
 }
 
@@ -53,7 +56,7 @@ static hs_status by_lot(const hs_baseline_problem *x, uint64_t room, hs_placemen
     uint64_t all = 0, state = 20240607;
     uint32_t most = 0;
     for (uint32_t l = 0; l < p->n_layer; l++) {
-        all += x->neurons(x->neurons_ud, l, p->layer[l].n_ff);
+        all += hs_plan_mine(x->bytes, l) ? x->neurons(x->neurons_ud, l, p->layer[l].n_ff) : 0;
         most = p->layer[l].n_ff > most ? p->layer[l].n_ff : most;
     }
     int32_t *id = calloc((size_t)most + 1, sizeof *id);
@@ -61,6 +64,8 @@ static hs_status by_lot(const hs_baseline_problem *x, uint64_t room, hs_placemen
         return hs_fail(err, HS_ERR_NOMEM, "random split: out of memory");
     hs_status s = HS_OK;
     for (uint32_t l = 0; s == HS_OK && l < p->n_layer && all; l++) {
+        if (!hs_plan_mine(x->bytes, l))
+            continue;
         const uint32_t n_ff = p->layer[l].n_ff;
         const uint64_t have = x->neurons(x->neurons_ud, l, n_ff);
         const double part = room < all ? (double)room / (double)all : 1;
@@ -101,7 +106,7 @@ static size_t list_groups(const hs_baseline_problem *x, const hs_placement *p, c
 {
     size_t n = 0;
     for (uint32_t l = 0; l < p->n_layer; l++) {
-        const uint32_t n_ff = p->layer[l].n_ff;
+        const uint32_t n_ff = hs_plan_mine(x->bytes, l) ? p->layer[l].n_ff : 0;
         uint64_t before = 0;
         for (uint32_t k = 0; k * (uint64_t)x->group < n_ff; k++) {
             const uint64_t end = (k + 1) * (uint64_t)x->group;

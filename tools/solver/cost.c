@@ -122,11 +122,10 @@ hs_status hs_cost_init(hs_cost *c, const hs_model *m, const hs_activation *profi
                        const hs_cost_params *p, hs_err *err)
 {
     *c = (hs_cost){.n_layer = m->n_layer, .n_ff = m->n_ff, .batch = p->batch};
-    if (!p->machine->n_devices)
-        return hs_fail(err, HS_ERR_FORMAT,
-                       "devices: the machine has none, so nothing can be "
-                       "placed on one");
-    const maker k = {c, m, profile, p, &p->machine->device[0]};
+    if (p->device >= p->machine->n_devices)
+        return hs_fail(err, HS_ERR_FORMAT, "devices: expected at least %u, the machine has %zu",
+                       p->device + 1, p->machine->n_devices);
+    const maker k = {c, m, profile, p, &p->machine->device[p->device]};
     c->layer = calloc((size_t)m->n_layer + 1, sizeof *c->layer);
     float *share = calloc((size_t)m->n_layer * m->n_ff + 1, sizeof *share);
     if (!c->layer || !share) {

@@ -36,10 +36,11 @@ typedef struct hs_cost {
 } hs_cost;
 
 typedef struct hs_cost_params {
-    const hs_machine *machine; /* with at least one device: the first one counts */
-    uint32_t n_ctx, kv_type;   /* half of the context is taken to be filled */
-    uint32_t threads;          /* 0: as many as read fastest */
-    uint32_t batch;            /* at least 1 */
+    const hs_machine *machine;
+    uint32_t device;         /* which of its devices */
+    uint32_t n_ctx, kv_type; /* half of the context is taken to be filled */
+    uint32_t threads;        /* 0: as many as read fastest */
+    uint32_t batch;          /* at least 1 */
 } hs_cost_params;
 
 /* The model runs as `--sparsity auto` decides. */

@@ -68,6 +68,10 @@ hs_status hs_job_load(hs_job *j, hs_err *err)
         s = hs_machine_read(j->machine, o->machine, err);
         if (s == HS_OK && !j->machine->n_devices)
             s = hs_fail(err, HS_ERR_FORMAT, "%s: devices: expected at least one", o->machine);
+        if (s == HS_OK && j->machine->n_devices < o->n_devices)
+            s = hs_fail(err, HS_ERR_FORMAT,
+                        "%s: devices: expected %u, one for each of --device-memory, got %zu",
+                        o->machine, o->n_devices, j->machine->n_devices);
     }
     if (s == HS_OK)
         s = hs_model_load(&j->model, o->model, err);
@@ -114,6 +118,7 @@ static hs_status use_machine(hs_job *j, hs_err *err)
     if (!j->machine)
         return HS_OK;
     const hs_cost_params q = {.machine = j->machine,
+                              .device = j->device,
                               .n_ctx = j->plan->n_ctx,
                               .kv_type = j->plan->kv_type,
                               .threads = (uint32_t)j->o->cli.threads,
@@ -129,12 +134,12 @@ static hs_status use_machine(hs_job *j, hs_err *err)
 /* ---- solving ----------------------------------------------------------------------------------
  */
 
-static uint64_t cost_of(void *model, uint32_t l, uint32_t n)
+uint64_t hs_job_neurons(void *model, uint32_t l, uint32_t n)
 {
     return hs_budget_neurons(model, l, n);
 }
 
-static hs_solve_params solver(const hs_job *j)
+hs_solve_params hs_job_params(const hs_job *j)
 {
     const hs_job_options *o = j->o;
     return (hs_solve_params){
@@ -147,14 +152,14 @@ static hs_solve_params solver(const hs_job *j)
     };
 }
 
-static hs_status state_problem(const hs_job *j, uint64_t capacity, hs_solve_problem **out,
-                               hs_err *err)
+hs_status hs_job_state(const hs_job *j, uint64_t capacity, hs_solve_problem **out, hs_err *err)
 {
+    const uint32_t none = j->info.n_ff + 1;
     hs_status s = hs_solve_problem_new(out, j->info.n_layer, capacity, err);
     for (uint32_t l = 0; s == HS_OK && l < j->info.n_layer; l++) {
-        s = hs_solve_problem_layer(*out, l, j->info.n_ff, j->profile->count[l], j->order[l],
-                                   (uint32_t)j->o->group, j->min_neurons[l], cost_of, j->model,
-                                   err);
+        s = hs_solve_problem_layer(
+            *out, l, j->info.n_ff, j->profile->count[l], j->order[l], (uint32_t)j->o->group,
+            hs_plan_mine(&j->costs, l) ? j->min_neurons[l] : none, hs_job_neurons, j->model, err);
         if (s == HS_ERR_FORMAT)
             hs_ctx(err, s, "%s: ", j->o->profile);
     }
@@ -164,9 +169,9 @@ static hs_status state_problem(const hs_job *j, uint64_t capacity, hs_solve_prob
 static hs_status solve_impact(hs_job *j, uint64_t capacity, hs_err *err)
 {
     const hs_job_options *o = j->o;
-    const hs_solve_params q = solver(j);
+    const hs_solve_params q = hs_job_params(j);
     hs_solve_problem *p = NULL;
-    hs_status s = state_problem(j, capacity, &p, err);
+    hs_status s = hs_job_state(j, capacity, &p, err);
     if (s == HS_OK) {
         hs_cli_debug(&o->cli, "%" PRIu64 " bytes for neurons; solver %s, time limit %g s, gap %g",
                      capacity, o->solver, q.time_limit, q.gap);
@@ -186,11 +191,11 @@ static hs_status solve_impact(hs_job *j, uint64_t capacity, hs_err *err)
     return HS_OK;
 }
 
-static hs_latency_problem latency_problem(const hs_job *j)
+hs_latency_problem hs_job_latency(const hs_job *j)
 {
     return (hs_latency_problem){.cost = &j->cost,
                                 .bytes = &j->costs,
-                                .neurons = cost_of,
+                                .neurons = hs_job_neurons,
                                 .neurons_ud = j->model,
                                 .budget = j->o->budget,
                                 .group = (uint32_t)j->o->group,
@@ -200,8 +205,8 @@ static hs_latency_problem latency_problem(const hs_job *j)
 
 static hs_status solve_latency(hs_job *j, hs_err *err)
 {
-    const hs_latency_problem x = latency_problem(j);
-    const hs_solve_params q = solver(j);
+    const hs_latency_problem x = hs_job_latency(j);
+    const hs_solve_params q = hs_job_params(j);
     hs_latency_result r;
     const hs_status s = hs_latency_solve(&x, &q, j->plan, &r, err);
     if (s != HS_OK)
@@ -217,8 +222,8 @@ static hs_status solve_latency(hs_job *j, hs_err *err)
 /* The dense part does not fit: which of its blocks do most for the time, and what they leave. */
 static hs_status spill(hs_job *j, uint64_t *left, hs_err *err)
 {
-    hs_latency_problem x = latency_problem(j);
-    const hs_solve_params q = solver(j);
+    hs_latency_problem x = hs_job_latency(j);
+    const hs_solve_params q = hs_job_params(j);
     hs_latency_result r;
     x.no_neurons = true;
     hs_status s = hs_latency_solve(&x, &q, j->plan, &r, err);
@@ -236,10 +241,11 @@ static hs_status spill(hs_job *j, uint64_t *left, hs_err *err)
 
 static bool dense_fits(const hs_placement *p, const hs_plan_costs *c)
 {
-    bool all = p->output;
+    bool all = p->output || c->no_output;
     for (uint32_t l = 0; l < p->n_layer; l++)
-        all = all && p->layer[l].attn && p->layer[l].kv && p->layer[l].ffn_norm &&
-              (p->layer[l].predictor || !c->predictor[l]);
+        all = all &&
+              (!hs_plan_mine(c, l) || (p->layer[l].attn && p->layer[l].kv && p->layer[l].ffn_norm &&
+                                       (p->layer[l].predictor || !c->predictor[l])));
     return all;
 }
 
@@ -249,7 +255,7 @@ static hs_status sum_counts(hs_job *j, hs_err *err)
 {
     int64_t sum = 0;
     for (uint32_t l = 0; l < j->info.n_layer; l++)
-        for (uint32_t i = 0; i < j->info.n_ff; i++)
+        for (uint32_t i = 0; hs_plan_mine(&j->costs, l) && i < j->info.n_ff; i++)
             if (__builtin_add_overflow(sum, j->profile->count[l][i], &sum))
                 return hs_fail(err, HS_ERR_FORMAT, "%s: the counts add up to more than 2^63",
                                j->o->profile);
@@ -318,7 +324,7 @@ static hs_status predict(hs_job *j, hs_err *err)
     if (!j->machine)
         return HS_OK;
     const hs_baseline_problem x = {.bytes = &j->costs,
-                                   .neurons = cost_of,
+                                   .neurons = hs_job_neurons,
                                    .neurons_ud = j->model,
                                    .budget = j->o->budget,
                                    .group = (uint32_t)j->o->group,
@@ -337,14 +343,16 @@ static hs_status predict(hs_job *j, hs_err *err)
     return s;
 }
 
-hs_status hs_job_plan(hs_job *j, hs_err *err)
+hs_status hs_job_prepare(hs_job *j, hs_err *err)
+{
+    const hs_status s = new_plan(j, err);
+    return s == HS_OK ? use_machine(j, err) : s;
+}
+
+hs_status hs_job_solve(hs_job *j, hs_err *err)
 {
     bool done = false;
-    hs_status s = new_plan(j, err);
-    if (s == HS_OK)
-        s = use_machine(j, err);
-    if (s == HS_OK)
-        s = try_everything(j, &done, err);
+    hs_status s = try_everything(j, &done, err);
     if (s == HS_OK && !done)
         s = solve_some(j, err);
     if (s != HS_OK)
@@ -354,17 +362,35 @@ hs_status hs_job_plan(hs_job *j, hs_err *err)
     return s == HS_OK ? predict(j, err) : s;
 }
 
-void hs_job_fini(hs_job *j)
+hs_status hs_job_plan(hs_job *j, hs_err *err)
+{
+    hs_status s = hs_job_prepare(j, err);
+    if (s == HS_OK)
+        s = j->o->n_devices > 1 ? hs_job_devices(j, err) : hs_job_solve(j, err);
+    return s;
+}
+
+/* What a job for one of several devices has of its own. */
+static void part_fini(hs_job *j)
 {
     hs_solve_result_fini(&j->result);
     hs_plan_costs_fini(&j->costs);
     hs_cost_fini(&j->cost);
     hs_placement_free(j->plan);
+    free(j->min_neurons);
+}
+
+void hs_job_fini(hs_job *j)
+{
+    for (uint32_t d = 0; j->of && d < j->o->n_devices; d++)
+        part_fini(&j->of[d]);
+    free(j->of);
+    free(j->belongs);
+    part_fini(j);
     hs_activation_free(j->profile);
     hs_model_free(j->model);
     if (j->order)
         free(j->order[0]);
     free(j->order);
-    free(j->min_neurons);
     free(j->machine);
 }

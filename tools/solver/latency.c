@@ -44,11 +44,13 @@ static void add_attention(builder *b, uint32_t l, size_t *at)
 {
     const hs_latency_problem *x = b->x;
     const double host = hs_cost_attn(x->cost, l, false, false);
+    b->cpu_s += host;
     add(b, at, 0, 0, A_HOST);
+    if (!hs_plan_mine(x->bytes, l))
+        return;
     add(b, at, x->bytes->attn[l], saved(host, hs_cost_attn(x->cost, l, true, false)), A_ATTN);
     add(b, at, x->bytes->attn[l] + x->bytes->kv, saved(host, hs_cost_attn(x->cost, l, true, true)),
         A_KV);
-    b->cpu_s += host;
 }
 
 static void sum_shares(builder *b, uint32_t l)
@@ -89,11 +91,11 @@ static void add_ffn(builder *b, uint32_t l, size_t *at)
     b->cpu_s += host;
     for (uint32_t k = 0; k <= b->n_groups; k++) {
         const uint32_t n = neurons_of(b, k);
-        if (k && (x->no_neurons || n < x->min_neurons))
+        if (k && (x->no_neurons || n < x->min_neurons || !hs_plan_mine(x->bytes, l)))
             continue;
         const uint64_t bytes = k ? x->neurons(x->neurons_ud, l, n) : 0;
         add(b, at, bytes, k ? saved(host, ffn_s(b, l, k, V_HOST)) : 0, k * N_VARIANTS);
-        if (!predictor)
+        if (!predictor || !hs_plan_mine(x->bytes, l))
             continue;
         add(b, at, bytes + x->bytes->predictor[l], saved(host, ffn_s(b, l, k, V_PREDICTOR)),
             k * N_VARIANTS + V_PREDICTOR);
@@ -136,7 +138,7 @@ static hs_status build(builder *b, hs_err *err)
     if (!b->c.first || !b->c.choice || !b->share)
         return hs_fail(err, HS_ERR_NOMEM, "latency problem: out of memory");
     b->cpu_s = hs_cost_output(x->cost, false);
-    b->head = saved(b->cpu_s, hs_cost_output(x->cost, true));
+    b->head = x->bytes->no_output ? 0 : saved(b->cpu_s, hs_cost_output(x->cost, true));
     size_t at = 0;
     for (uint32_t l = 0; l < n_layer; l++) {
         add_attention(b, l, &at);
@@ -160,6 +162,22 @@ static hs_status build(builder *b, hs_err *err)
     return HS_OK;
 }
 
+hs_status hs_latency_choices(const hs_latency_problem *x, hs_choices *out, int64_t *head,
+                             hs_err *err)
+{
+    builder b = {.x = x};
+    const hs_status s = build(&b, err);
+    free(b.share);
+    if (s != HS_OK) {
+        free(b.c.first);
+        free(b.c.choice);
+        b.c = (hs_choices){0};
+    }
+    *out = b.c;
+    *head = b.head;
+    return s;
+}
+
 /* ---- the four problems ------------------------------------------------------------------------
  */
 
@@ -172,10 +190,12 @@ static bool restrict_to(builder *b, const variant *v)
 {
     const hs_latency_problem *x = b->x;
     const uint64_t fixed = x->bytes->scratch[v->output][v->kv] + (v->output ? x->bytes->output : 0);
-    if (fixed > x->budget)
+    if (fixed > x->budget || (v->output && x->bytes->no_output))
         return false;
     b->c.capacity = x->budget - fixed;
     for (uint32_t l = 0; l < x->cost->n_layer; l++) {
+        if (!hs_plan_mine(x->bytes, l))
+            continue;
         hs_choice *o = &b->c.choice[b->c.first[l] + A_KV];
         o->value = v->kv ? saved(hs_cost_attn(x->cost, l, false, false),
                                  hs_cost_attn(x->cost, l, true, true))

@@ -30,6 +30,12 @@ typedef struct hs_latency_result {
     double step_s, bound_s, gap; /* of the plan; no plan is faster; (step - bound) / step */
 } hs_latency_result;
 
+/* The choices behind it, when every buffer there is has been paid for: of class l, layer l's
+ * attention; of class n_layer + l, its FFN; values are picoseconds saved, *head is the head's.
+ * The caller frees out->first and out->choice. */
+HS_NODISCARD hs_status hs_latency_choices(const hs_latency_problem *x, hs_choices *out,
+                                          int64_t *head, hs_err *err);
+
 /* Sets p's dense blocks and neurons.  `params->gap` is relative to the time. */
 HS_NODISCARD hs_status hs_latency_solve(const hs_latency_problem *x, const hs_solve_params *params,
                                         hs_placement *p, hs_latency_result *out, hs_err *err);

@@ -1,11 +1,14 @@
 /* hotset-solve: which neurons and dense blocks of a model go to the device. */
+#include "formats/cursor.h"
 #include "runtime/budget.h"
 #include "tools/solver/job.h"
 #include "tools/solver/report.h"
 #include "tools/solver/verify.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- output --------------------------------------------------------------------------------- */
 
@@ -23,13 +26,28 @@ static const char *reason(const hs_job *j)
     return j->result.note[0] ? j->result.note : "the budget ends with the dense part";
 }
 
+static bool any_neurons(const hs_job *j)
+{
+    for (uint32_t l = 0; l < j->info.n_layer; l++)
+        if (j->plan->layer[l].n_device)
+            return true;
+    return false;
+}
+
+/* With --strict a plan that makes no difference to the FFNs is no success. */
+static hs_status check_strict(const hs_job *j, hs_err *err)
+{
+    if (!j->o->strict || !j->o->budget || any_neurons(j))
+        return HS_OK;
+    return hs_fail(err, HS_ERR_INFEASIBLE, "--strict: no neurons are placed on the device: %s",
+                   reason(j));
+}
+
 /* Nothing says "this made no difference" like an empty plan that looks like a success. */
 static void warn(const hs_job *j)
 {
     const hs_cli *cli = &j->o->cli;
-    bool any = false;
-    for (uint32_t l = 0; l < j->info.n_layer; l++)
-        any = any || j->plan->layer[l].n_device > 0;
+    const bool any = any_neurons(j);
     const char *note = j->result.note;
     char scratch[24], budget[24];
     if (!any && !j->o->budget)
@@ -96,6 +114,22 @@ static hs_status set_plain_capacity(hs_job *j, hs_err *err)
     return HS_OK;
 }
 
+static hs_verify to_verify(const hs_job *j)
+{
+    hs_verify v = {.model = j->model,
+                   .profile = j->profile,
+                   .plan = j->plan,
+                   .group = (uint32_t)j->o->group,
+                   .plain = j->o->plain};
+    for (uint32_t d = 0; d < j->plan->n_devices; d++) {
+        const hs_job *y = j->of ? &j->of[d] : j;
+        v.budget[d] = j->of ? j->o->device_budget[d] : j->o->budget;
+        v.min_neurons[d] = y->min_neurons;
+        v.cost[d] = j->latency ? &y->cost : NULL;
+    }
+    return v;
+}
+
 static hs_status run(hs_job *j, hs_err *err)
 {
     const hs_job_options *o = j->o;
@@ -104,15 +138,9 @@ static hs_status run(hs_job *j, hs_err *err)
         s = hs_job_plan(j, err);
     if (s != HS_OK)
         return s;
-    const hs_verify v = {.model = j->model,
-                         .profile = j->profile,
-                         .plan = j->plan,
-                         .budget = o->budget,
-                         .group = (uint32_t)o->group,
-                         .min_neurons = j->min_neurons,
-                         .cost = j->latency ? &j->cost : NULL,
-                         .plain = o->plain};
-    if (o->plain)
+    const hs_verify v = to_verify(j);
+    s = check_strict(j, err);
+    if (s == HS_OK && o->plain)
         s = set_plain_capacity(j, err);
     if (s == HS_OK)
         s = o->dry_run ? hs_verify_placement(&v, j->plan, err) : write_plan(j, &v, err);
@@ -129,20 +157,93 @@ static hs_status run(hs_job *j, hs_err *err)
 
 static int check_options(const hs_job_options *o)
 {
-    if (!o->model || !o->profile)
+    if (!o->model)
         return hs_cli_usage(&o->cli, "expected a model (-m) and its activation profile (-a)");
     if (!o->has_budget)
-        return hs_cli_usage(&o->cli, "expected --vram-budget SIZE, such as 20G (0: CPU only)");
+        return hs_cli_usage(&o->cli, "expected --vram-budget SIZE, such as 20G (0: CPU only), or "
+                                     "--device-memory LIST");
+    if (o->n_devices > 1 && o->plain)
+        return hs_cli_usage(&o->cli, "--plain: PowerInfer's own file knows one device");
     if (!o->output && !o->dry_run)
         return hs_cli_usage(&o->cli, "expected -o OUT.gpuidx, or --dry-run");
     if (!o->machine && !strcmp(o->objective, "latency"))
         return hs_cli_usage(&o->cli, "--objective latency needs the machine's speeds (--machine)");
     if (!o->machine && o->batch > 1)
         return hs_cli_usage(&o->cli, "--batch needs the machine's speeds (--machine)");
+    return -1;
+}
+
+static int check_output(const hs_job_options *o)
+{
     if (o->output && o->machine && hs_same_file(o->output, o->machine))
         return hs_cli_usage(&o->cli, "%s: the output is one of the inputs", o->output);
     if (o->output && (hs_same_file(o->output, o->model) || hs_same_file(o->output, o->profile)))
         return hs_cli_usage(&o->cli, "%s: the output is one of the inputs", o->output);
+    return -1;
+}
+
+/* Without -a: model.q4_0.gguf's profile is model.q4_0.activation.gguf or model.activation.gguf
+ * beside it. */
+static int find_profile(hs_job_options *o)
+{
+    char place[2][sizeof o->found];
+    int n_places = 0;
+    if (!o->model || o->profile)
+        return -1;
+    size_t n = strlen(o->model);
+    const char *slash = strrchr(o->model, '/');
+    const size_t dir = slash ? (size_t)(slash - o->model) + 1 : 0;
+    if (n > dir + 5 && !strcmp(o->model + n - 5, ".gguf"))
+        n -= 5;
+    while (n > dir && n_places < 2) {
+        const int len =
+            snprintf(place[n_places], sizeof place[0], "%.*s.activation.gguf", (int)n, o->model);
+        if (len < 0 || (size_t)len >= sizeof place[0])
+            break;
+        if (access(place[n_places++], R_OK) == 0) {
+            memcpy(o->found, place[n_places - 1], sizeof o->found);
+            o->profile = o->found;
+            hs_cli_note(&o->cli, "profile: %s", o->found);
+            return -1;
+        }
+        do
+            n--;
+        while (n > dir && o->model[n] != '.');
+    }
+    hs_err err = {0};
+    hs_fail(&err, HS_ERR_INPUT, "no profile: none is given with -a, and there is no %.200s%s%.200s",
+            n_places ? place[0] : "file beside the model", n_places > 1 ? " and no " : "",
+            n_places > 1 ? place[1] : "");
+    return hs_cli_fail(&o->cli, &err);
+}
+
+/* "24G,12G" into budgets; one entry is a --vram-budget. */
+static int parse_devices(hs_job_options *o)
+{
+    const char *at = o->device_memory;
+    if (!at)
+        return -1;
+    if (o->has_budget)
+        return hs_cli_usage(&o->cli, "--device-memory: the budget is given by --vram-budget");
+    o->budget = 0;
+    for (;;) {
+        char one[32];
+        const size_t n = strcspn(at, ",");
+        if (o->n_devices == HS_PLACEMENT_DEVICES)
+            return hs_cli_usage(&o->cli, "--device-memory: expected at most %d devices",
+                                HS_PLACEMENT_DEVICES);
+        snprintf(one, sizeof one, "%.*s", n < sizeof one ? (int)n : 0, at);
+        uint64_t *to = &o->device_budget[o->n_devices];
+        if (!hs_parse_size(one, to) || !hs_add(o->budget, *to, &o->budget))
+            return hs_cli_usage(&o->cli, "--device-memory: expected sizes like 24G,12G, got '%.*s'",
+                                n < 40 ? (int)n : 40, at);
+        o->n_devices++;
+        at += n;
+        if (!*at)
+            break;
+        at++;
+    }
+    o->has_budget = true;
     return -1;
 }
 
@@ -159,16 +260,21 @@ int main(int argc, char **argv)
         {HS_OPT_STRING, "model", 'm', &o.model, "FILE", "the model the placement is for", 0, 0,
          NULL, NULL},
         {HS_OPT_STRING, "activation", 'a', &o.profile, "FILE",
-         "its activation profile, from hotset-profile", 0, 0, NULL, NULL},
+         "its activation profile, from hotset-profile (default: beside the model)", 0, 0, NULL,
+         NULL},
         {HS_OPT_STRING, "output", 'o', &o.output, "FILE", "write the placement to FILE", 0, 0, NULL,
          NULL},
         {HS_OPT_FLAG, "plain", 0, &o.plain, NULL,
          "write PowerInfer's own keys only, nothing of ours", 0, 0, NULL, NULL},
+        {HS_OPT_FLAG, "strict", 0, &o.strict, NULL,
+         "fail, exit 4, when a budget above 0 places no neurons", 0, 0, NULL, NULL},
         {HS_OPT_FLAG, "dry-run", 0, &o.dry_run, NULL, "solve and report, write nothing", 0, 0, NULL,
          NULL},
         {.type = HS_OPT_GROUP, .help = "Device"},
         {HS_OPT_SIZE, "vram-budget", 0, &o.budget, "SIZE",
          "device memory for everything, such as 20G; 0 is CPU only", 0, 0, NULL, &o.has_budget},
+        {HS_OPT_STRING, "device-memory", 0, &o.device_memory, "LIST",
+         "the same for several devices, such as 24G,12G", 0, 0, NULL, NULL},
         {HS_OPT_INT, "ctx", 'c', &o.context, "N",
          "context the KV cache is planned for (default: the model's, at most 4096)", 1, 1 << 24,
          NULL, NULL},
@@ -209,7 +315,13 @@ int main(int argc, char **argv)
     };
     int status = hs_cli_parse(&o.cli, argc, argv);
     if (status < 0)
+        status = parse_devices(&o);
+    if (status < 0)
         status = check_options(&o);
+    if (status < 0)
+        status = find_profile(&o);
+    if (status < 0)
+        status = check_output(&o);
     if (status < 0) {
         hs_job j = {.o = &o};
         hs_err err = {0};

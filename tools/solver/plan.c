@@ -57,12 +57,13 @@ uint64_t hs_plan_dense(const hs_plan_costs *c, uint64_t budget, hs_placement *p)
 {
     ladder d = {.c = c, .budget = budget};
     for (uint32_t l = 0; l < c->n_layer; l++)
-        p->layer[l].attn = place(&d, c->attn[l], false, false);
+        p->layer[l].attn = hs_plan_mine(c, l) && place(&d, c->attn[l], false, false);
     for (uint32_t l = 0; l < c->n_layer; l++)
-        p->layer[l].predictor = c->predictor[l] && place(&d, c->predictor[l], false, false);
+        p->layer[l].predictor =
+            hs_plan_mine(c, l) && c->predictor[l] && place(&d, c->predictor[l], false, false);
     for (uint32_t l = 0; l < c->n_layer; l++)
-        p->layer[l].ffn_norm = place(&d, c->ffn_norm[l], false, false);
-    p->output = place(&d, c->output, true, false);
+        p->layer[l].ffn_norm = hs_plan_mine(c, l) && place(&d, c->ffn_norm[l], false, false);
+    p->output = !c->no_output && place(&d, c->output, true, false);
     for (uint32_t l = 0; l < c->n_layer; l++)
         p->layer[l].kv = p->layer[l].attn && place(&d, c->kv, false, true);
     const uint64_t taken = d.used + c->scratch[d.output][d.kv];
@@ -71,9 +72,11 @@ uint64_t hs_plan_dense(const hs_plan_costs *c, uint64_t budget, hs_placement *p)
 
 hs_status hs_plan_everything(const hs_plan_costs *c, hs_placement *p, hs_err *err)
 {
-    p->output = true;
+    p->output = !c->no_output;
     for (uint32_t l = 0; l < p->n_layer; l++) {
         hs_placement_layer *y = &p->layer[l];
+        if (!hs_plan_mine(c, l))
+            continue;
         y->attn = y->ffn_norm = y->kv = true;
         y->predictor = c->predictor[l] > 0;
         int32_t *id = malloc(((size_t)y->n_ff + 1) * sizeof *id);

@@ -16,7 +16,16 @@ typedef struct hs_plan_costs {
     uint64_t *attn, *predictor, *ffn_norm; /* [n_layer]; owned, one allocation at attn */
     uint64_t output, kv;                   /* kv: of one layer */
     uint64_t scratch[2][2];                /* [output on the device][some kv on the device] */
+    /* Of one device among several: the layers that belong to it, NULL for all, and that the head
+     * does not; what is not its own stays where it is. */
+    const bool *mine; /* [n_layer], borrowed */
+    bool no_output;
 } hs_plan_costs;
+
+static inline bool hs_plan_mine(const hs_plan_costs *c, uint32_t l)
+{
+    return !c->mine || c->mine[l];
+}
 
 HS_NODISCARD hs_status hs_plan_costs_init(hs_plan_costs *c, const hs_model *m, uint32_t n_ctx,
                                           uint32_t kv_type, hs_err *err);

@@ -70,13 +70,17 @@ static void print_layers(const hs_job *r)
     double on_sum = 0, all_sum = 0;
     uint64_t n_sum = 0, of_sum = 0;
     char size[24];
-    printf("layer  neurons on device    attention  predictor   ffn norm   kv cache    neurons"
-           "   activations served\n");
+    printf("layer  %sneurons on device    attention  predictor   ffn norm   kv cache    neurons"
+           "   activations served\n",
+           r->of ? "device  " : "");
     for (uint32_t l = 0; l < p->n_layer; l++) {
         const hs_placement_layer *y = &p->layer[l];
         double on, all;
         served(r, l, &on, &all);
-        printf("%5" PRIu32 "  %7" PRIu32 " of %-7" PRIu32, l, y->n_device, y->n_ff);
+        printf("%5" PRIu32 "  ", l);
+        if (r->of)
+            printf("%6" PRIu32 "  ", (uint32_t)r->belongs[l]);
+        printf("%7" PRIu32 " of %-7" PRIu32, y->n_device, y->n_ff);
         print_row(p, l);
         printf("   %6.2f %%\n", 100 * share(on, all));
         on_sum += on;
@@ -84,7 +88,7 @@ static void print_layers(const hs_job *r)
         n_sum += y->n_device;
         of_sum += y->n_ff;
     }
-    printf("  all  %7" PRIu64 " of %-7" PRIu64, n_sum, of_sum);
+    printf("  all  %s%7" PRIu64 " of %-7" PRIu64, r->of ? "        " : "", n_sum, of_sum);
     for (int i = 0; i < N_COLUMNS; i++) {
         uint32_t layers, of;
         const uint64_t b = bytes_of(p, columns[i], &layers, &of);
@@ -119,6 +123,26 @@ static void print_ledger(const hs_job *r)
            hs_format_bytes(size, sizeof size, r->o->budget));
 }
 
+/* What each of several devices holds. */
+static void print_devices(const hs_job *r)
+{
+    const hs_placement *p = r->plan;
+    char size[3][24];
+    printf("device                                    budget      planned       unused  layers\n");
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        uint32_t layers = 0;
+        for (uint32_t l = 0; l < p->n_layer; l++)
+            layers += r->belongs[l] == d;
+        const char *name = r->machine ? r->machine->device[d].name : "";
+        printf("%6" PRIu32 "  %-28.28s%12s %12s %12s  %6" PRIu32 "%s\n", d, name,
+               hs_format_bytes(size[0], sizeof size[0], p->device_capacity[d]),
+               hs_format_bytes(size[1], sizeof size[1], p->device_bytes[d]),
+               hs_format_bytes(size[2], sizeof size[2], p->device_capacity[d] - p->device_bytes[d]),
+               layers, p->output && p->output_device == d ? " and the head" : "");
+    }
+    printf("\n");
+}
+
 static void print_time(const hs_job *r, const char *what, double step_s)
 {
     const double cpu = r->step_s[HS_BASE_CPU];
@@ -129,7 +153,9 @@ static void print_time(const hs_job *r, const char *what, double step_s)
 static void print_times(const hs_job *r)
 {
     const hs_machine *m = r->machine;
-    printf("predicted time of a token, %s", m->device[0].name[0] ? m->device[0].name : "device");
+    printf("predicted time of a token");
+    for (uint32_t d = 0; d < r->plan->n_devices; d++)
+        printf("%s %s", d ? " +" : ",", m->device[d].name[0] ? m->device[d].name : "device");
     if (r->o->batch > 1)
         printf(", %d tokens together", (int)r->o->batch);
     printf("\n");
@@ -164,6 +190,8 @@ void hs_report_text(const hs_job *r)
     const hs_solve_result *x = &r->result;
     print_layers(r);
     print_ledger(r);
+    if (r->of)
+        print_devices(r);
     if (r->machine)
         print_times(r);
     print_proof(r);
@@ -182,10 +210,35 @@ static json_t *layers_json(const hs_job *r)
     for (uint32_t l = 0; l < r->plan->n_layer; l++) {
         double on, all;
         served(r, l, &on, &all);
-        json_array_append_new(a, json_pack("{s:I, s:I, s:I, s:f}", "layer", (json_int_t)l,
-                                           "device_neurons", (json_int_t)r->plan->layer[l].n_device,
-                                           "bytes", (json_int_t)layer_bytes(r->plan, l, "neurons"),
-                                           "served_share", share(on, all)));
+        json_t *row = json_pack("{s:I, s:I, s:I, s:f}", "layer", (json_int_t)l, "device_neurons",
+                                (json_int_t)r->plan->layer[l].n_device, "bytes",
+                                (json_int_t)layer_bytes(r->plan, l, "neurons"), "served_share",
+                                share(on, all));
+        if (r->of)
+            json_object_set_new(row, "device", json_integer(r->belongs[l]));
+        json_array_append_new(a, row);
+    }
+    return a;
+}
+
+/* Of several devices: budget and bytes, and what they are for. */
+static json_t *devices_json(const hs_job *r)
+{
+    const hs_placement *p = r->plan;
+    json_t *a = json_array();
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        json_t *o =
+            json_pack("{s:I, s:I, s:I, s:I}", "device", (json_int_t)d, "budget",
+                      (json_int_t)p->device_capacity[d], "planned", (json_int_t)p->device_bytes[d],
+                      "unused", (json_int_t)(p->device_capacity[d] - p->device_bytes[d]));
+        for (int u = 0; u < N_USES; u++) {
+            uint64_t sum = 0;
+            for (size_t i = 0; i < p->n_ledger; i++)
+                if (p->ledger[i].device == (int32_t)d && !strcmp(p->ledger[i].what, uses[u]))
+                    sum += p->ledger[i].bytes;
+            json_object_set_new(o, uses[u], json_integer((json_int_t)sum));
+        }
+        json_array_append_new(a, o);
     }
     return a;
 }
@@ -210,9 +263,10 @@ static json_t *lines_json(const hs_placement *p)
     for (size_t i = 0; i < p->n_ledger; i++) {
         const hs_ledger_line *e = &p->ledger[i];
         json_array_append_new(
-            a, json_pack("{s:s, s:o, s:I, s:f}", "use", e->what, "layer",
+            a, json_pack("{s:s, s:o, s:I, s:f, s:I}", "use", e->what, "layer",
                          e->layer < 0 ? json_null() : json_integer((json_int_t)e->layer), "bytes",
-                         (json_int_t)e->bytes, "mib", (double)e->bytes / 1048576));
+                         (json_int_t)e->bytes, "mib", (double)e->bytes / 1048576, "device",
+                         (json_int_t)e->device));
     }
     return a;
 }
@@ -243,6 +297,8 @@ hs_status hs_report_json(const hs_job *r, hs_err *err)
         ledger_json(r), "ledger_lines", lines_json(p), "predicted_s", times_json(r));
     if (!o)
         return hs_fail(err, HS_ERR_NOMEM, "report: out of memory");
+    if (r->of)
+        json_object_set_new(o, "devices", devices_json(r));
     json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     printf("\n");
     json_decref(o);

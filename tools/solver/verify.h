@@ -14,11 +14,12 @@ typedef struct hs_verify {
     const hs_model *model;
     const hs_activation *profile;
     const hs_placement *plan; /* what was meant to be written */
-    uint64_t budget;
     uint32_t group;
-    const uint32_t *min_neurons; /* [n_layer] */
-    const hs_cost *cost;         /* of the latency objective; NULL: the impact objective */
-    bool plain;                  /* the file has no dense part: the plan's is taken */
+    /* Of each of the plan's devices: */
+    uint64_t budget[HS_PLACEMENT_DEVICES];
+    const uint32_t *min_neurons[HS_PLACEMENT_DEVICES]; /* [n_layer] */
+    const hs_cost *cost[HS_PLACEMENT_DEVICES];         /* of the latency objective; NULL: impact */
+    bool plain; /* the file has no dense part: the plan's is taken */
 } hs_verify;
 
 /* HS_ERR_FAILED names the rule that p breaks. */
