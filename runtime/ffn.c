@@ -121,10 +121,15 @@ static void down_chunks(void *ud, int64_t begin, int64_t end)
     for (uint32_t c = 0; c < j->n_chunks; c++)
         for (size_t t = 0; t < j->n; t++) {
             const size_t at = t * s->m->n_ff + (size_t)c * j->step;
-            for (uint32_t i = 0; i < j->live[t * j->n_chunks + c]; i++)
-                hs_kernel_accumulate(&s->k, j->down->dtype, j->sum + t * s->m->n_embd,
-                                     s->zc[at + i], hs_mat_row(j->down, (uint64_t)s->act[at + i]),
-                                     (size_t)begin, (size_t)end);
+            hs_kernel_sum_rows(&s->k, j->down->dtype,
+                               &(hs_sum_rows){.y = j->sum + t * s->m->n_embd,
+                                              .a = s->zc + at,
+                                              .row = j->down->data,
+                                              .row_bytes = j->down->row_bytes,
+                                              .id = s->act + at,
+                                              .n = j->live[t * j->n_chunks + c],
+                                              .begin = (size_t)begin,
+                                              .end = (size_t)end});
         }
 }
 

@@ -40,8 +40,9 @@ void hs_kernel_axpy_rows(const hs_kernel_type *k, const hs_axpy_rows *p)
         k->axpy(p->y, p->a[r], hs_axpy_row(p, r), p->begin, p->end);
 }
 
-void hs_kernel_accumulate(const hs_kernels *k, hs_dtype type, double *y, float a, const void *row,
-                          size_t begin, size_t end)
+/* One row, decoded to f32 piece by piece. */
+static void sum_row(const hs_kernels *k, hs_dtype type, double *y, float a, const void *row,
+                    size_t begin, size_t end)
 {
     if (type == HS_F32) {
         k->accumulate(y + begin, a, (const float *)row + begin, end - begin);
@@ -57,4 +58,16 @@ void hs_kernel_accumulate(const hs_kernels *k, hs_dtype type, double *y, float a
         k->accumulate(y + i, a, w, n);
         p += n / ti->block_elems * ti->block_bytes;
     }
+}
+
+void hs_kernel_sum_rows(const hs_kernels *k, hs_dtype type, const hs_sum_rows *p)
+{
+    hs_sum_rows whole = *p;
+    whole.end = p->begin;
+    if (k->type[type].sum_rows) {
+        whole.end += (p->end - p->begin) / 32 * 32;
+        k->type[type].sum_rows(&whole);
+    }
+    for (size_t r = 0; whole.end < p->end && r < p->n; r++)
+        sum_row(k, type, p->y, p->a[r], hs_sum_row(p, r), whole.end, p->end);
 }

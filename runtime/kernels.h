@@ -86,6 +86,21 @@ static inline const uint8_t *hs_axpy_row(const hs_axpy_rows *p, size_t r)
     return p->row + (p->id ? (size_t)p->id[r] : r) * p->row_bytes;
 }
 
+/* y += a[r] * row r, order-free sums in double (mathx.h), columns begin to end of n rows. */
+typedef struct hs_sum_rows {
+    double *y;
+    const float *a; /* [n] */
+    const uint8_t *row;
+    size_t row_bytes;
+    const int32_t *id; /* [n] as in hs_tile */
+    size_t n, begin, end;
+} hs_sum_rows;
+
+static inline const uint8_t *hs_sum_row(const hs_sum_rows *p, size_t r)
+{
+    return p->row + (p->id ? (size_t)p->id[r] : r) * p->row_bytes;
+}
+
 typedef struct hs_kernel_type {
     hs_act_kind act; /* HS_ACT_NONE: this type has no kernels and no model may use it */
     /* One row of n weights times the activation: `x` when act is F32, `q` when it is Q8. */
@@ -98,6 +113,8 @@ typedef struct hs_kernel_type {
     /* Either may be NULL: hs_kernel_tile and hs_kernel_axpy_rows loop then. */
     void (*tile)(const hs_tile *t);
     void (*axpy_rows)(const hs_axpy_rows *p);
+    /* end - begin is a multiple of 32 here; NULL: hs_kernel_sum_rows decodes. */
+    void (*sum_rows)(const hs_sum_rows *p);
 } hs_kernel_type;
 
 typedef struct hs_kernels {
@@ -120,18 +137,17 @@ void hs_kernels_init(hs_kernels *k, hs_cpu_level level);
 /* Through the table's entry, or row by row where it has none. */
 void hs_kernel_tile(const hs_kernel_type *k, const hs_tile *t);
 void hs_kernel_axpy_rows(const hs_kernel_type *k, const hs_axpy_rows *p);
-/* hs_kernels.accumulate of elements [begin, end) of a weight row of any type, decoded to f32;
- * bounds as for axpy.  y has the row's length. */
-void hs_kernel_accumulate(const hs_kernels *k, hs_dtype type, double *y, float a, const void *row,
-                          size_t begin, size_t end);
+/* Rows of any type; bounds as for axpy.  y has the row's length. */
+void hs_kernel_sum_rows(const hs_kernels *k, hs_dtype type, const hs_sum_rows *p);
 
 /* One per ISA file; each overwrites only the entries it improves. */
 void hs_kernels_scalar(hs_kernels *k);
 void hs_kernels_avx2(hs_kernels *k);
 void hs_kernels_avx512(hs_kernels *k);
-void hs_kernels_k_avx2(hs_kernels *k);   /* part of hs_kernels_avx2 */
-void hs_kernels_q_avx2(hs_kernels *k);   /* likewise */
-void hs_kernels_q_avx512(hs_kernels *k); /* part of hs_kernels_avx512 */
+void hs_kernels_k_avx2(hs_kernels *k);     /* part of hs_kernels_avx2 */
+void hs_kernels_q_avx2(hs_kernels *k);     /* likewise */
+void hs_kernels_q_avx512(hs_kernels *k);   /* part of hs_kernels_avx512 */
+void hs_kernels_sum_avx512(hs_kernels *k); /* likewise */
 
 #ifdef __cplusplus
 }

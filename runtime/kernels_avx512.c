@@ -280,5 +280,6 @@ void hs_kernels_avx512(hs_kernels *k)
     k->type[HS_F16] = ENTRY(HS_ACT_F32, f16);
     k->type[HS_BF16] = ENTRY(HS_ACT_F32, bf16);
     hs_kernels_q_avx512(k);
+    hs_kernels_sum_avx512(k);
 }
 #endif

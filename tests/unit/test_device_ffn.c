@@ -98,8 +98,12 @@ static uint32_t ffn_ref(const rig *r, const hs_dev_ffn *f, ffn_data *d, const fl
         }
         count += active;
         if (z != 0)
-            hs_kernel_accumulate(&r->k, d->down.dev.dtype, sum, z,
-                                 d->down.host + i * d->down.dev.row_bytes, 0, f->n_embd);
+            hs_kernel_sum_rows(&r->k, d->down.dev.dtype,
+                               &(hs_sum_rows){.y = sum,
+                                              .a = &z,
+                                              .row = d->down.host + i * d->down.dev.row_bytes,
+                                              .n = 1,
+                                              .end = f->n_embd});
     }
     return count;
 }
