@@ -271,9 +271,9 @@ static hs_status ffn_neurons(hs_session *s, uint32_t layer, size_t n, hs_err *er
 /* ---- the dense path -------------------------------------------------------------------- */
 
 /* g becomes z = act(g) * act(u); u becomes the activation output, for counting and observers. */
-static uint64_t activate(const hs_model *m, float *g, float *u, size_t n)
+static uint32_t activate(const hs_model *m, float *g, float *u, size_t n)
 {
-    uint64_t active = 0;
+    uint32_t active = 0;
     for (size_t i = 0; i < n; i++) {
         float a = hs_act_gate(m->fn, m->fn_param, g[i]);
         const float v = hs_act_up(m->fn, u[i]);
@@ -284,6 +284,16 @@ static uint64_t activate(const hs_model *m, float *g, float *u, size_t n)
         active += a != 0;
     }
     return active;
+}
+
+/* Elements of one task: a multiple of HS_FFN_CHUNK, so that s->chunk has room for the counts. */
+enum { activate_step = 2048 };
+
+static void activate_part(void *ud, int64_t begin, int64_t end)
+{
+    const hs_session *s = ud;
+    s->chunk[begin / activate_step] =
+        activate(s->m, s->g + begin, s->u + begin, (size_t)(end - begin));
 }
 
 /* The down product of n tokens through rows by neuron: one chunk that is the whole list. */
@@ -317,14 +327,14 @@ static void ffn_dense(hs_session *s, uint32_t layer, size_t n)
     const hs_layer *y = &m->layer[layer];
     const hs_product p[] = {{&y->gate, s->g, m->n_ff}, {&y->up, s->u, m->n_ff}};
     hs_matmuls(s, p, 2, s->xn, m->n_embd, n);
-    for (size_t t = 0; t < n; t++) {
-        float *g = s->g + t * m->n_ff, *u = s->u + t * m->n_ff;
-        s->count[layer].cpu_active += activate(m, g, u, m->n_ff);
-        s->count[layer].predicted += m->n_ff;
-        s->count[layer].tokens++;
-        if (s->observe)
-            s->observe(s->observe_ud, layer, s->pos + t, u);
-    }
+    const size_t cells = n * m->n_ff;
+    hs_pool_run(s->pool, (int64_t)cells, activate_step, activate_part, s);
+    for (size_t i = 0; i * activate_step < cells; i++)
+        s->count[layer].cpu_active += s->chunk[i];
+    s->count[layer].predicted += cells;
+    s->count[layer].tokens += n;
+    for (size_t t = 0; s->observe && t < n; t++)
+        s->observe(s->observe_ud, layer, s->pos + t, s->u + t * m->n_ff);
     if (s->down_t[layer].data)
         down_dense(s, layer, n);
     else

@@ -73,7 +73,7 @@ typedef enum hs_sparsity {
 typedef struct hs_session_params {
     uint32_t n_ctx;  /* 0: min(the model's context, 4096) */
     bool kv_f32;     /* KV cache in f32 instead of f16 */
-    int n_threads;   /* 0: every CPU of the affinity mask */
+    int n_threads;   /* 0: as many as the affinity mask and quota allow */
     const char *cpu; /* "scalar", "avx2"…; NULL: the best this machine has */
     hs_sparsity sparsity;
     bool has_threshold;
@@ -105,7 +105,7 @@ size_t hs_session_pos(const hs_session *s); /* tokens so far */
 size_t hs_session_n_ctx(const hs_session *s);
 /* Forget every token; statistics go on. */
 void hs_session_reset(hs_session *s);
-/* Evaluate prompts in batches of at most n tokens (1..64, default 32); results do not depend
+/* Evaluate prompts in batches of at most n tokens (1..64, default 64); results do not depend
  * on it. */
 void hs_session_set_batch(hs_session *s, size_t n);
 

@@ -54,10 +54,23 @@ static void matmul_rows(void *ud, int64_t begin, int64_t end)
     }
 }
 
+typedef struct quantize_job {
+    hs_session *s;
+    const float *x;
+    size_t ldx, cols;
+} quantize_job;
+
+static void quantize_tokens(void *ud, int64_t begin, int64_t end)
+{
+    const quantize_job *j = ud;
+    for (size_t t = (size_t)begin; t < (size_t)end; t++)
+        j->s->k.quantize_q8(hs_q8_at(j->s, t), j->x + t * j->ldx, j->cols);
+}
+
 void hs_quantize_batch(hs_session *s, const float *x, size_t ldx, size_t cols, size_t n)
 {
-    for (size_t t = 0; t < n; t++)
-        s->k.quantize_q8(hs_q8_at(s, t), x + t * ldx, cols);
+    quantize_job j = {s, x, ldx, cols};
+    hs_pool_run(s->pool, (int64_t)n, 4, quantize_tokens, &j);
 }
 
 void hs_matmuls(hs_session *s, const hs_product *p, size_t n_products, const float *x, size_t ldx,

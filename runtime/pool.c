@@ -230,7 +230,7 @@ void hs_pool_free(hs_pool *p)
 
 int hs_pool_size(const hs_pool *p) { return p ? p->n_workers + 1 : 1; }
 
-int hs_cpu_count(void)
+static int affinity_count(void)
 {
     /* cpu_set_t holds 1024 CPUs; the kernel refuses (EINVAL) a mask smaller than its own. */
     for (size_t cpus = 1024; cpus <= 1u << 20; cpus *= 2) {
@@ -249,4 +249,10 @@ int hs_cpu_count(void)
     }
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 && online <= INT_MAX ? (int)online : 1;
+}
+
+int hs_cpu_count(void)
+{
+    const int count = affinity_count(), quota = hs_cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+    return quota > 0 && quota < count ? quota : count;
 }

@@ -5,6 +5,7 @@
 
 #include "formats/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -13,8 +14,11 @@ extern "C" {
 
 typedef struct hs_pool hs_pool;
 
-/* CPUs this process may use: the affinity mask's count. */
+/* CPUs this process may use: the affinity mask's count, and no more than the quota. */
 int hs_cpu_count(void);
+/* CPUs' worth of time, rounded up, that the control groups listed in `groups` (as
+ * /proc/self/cgroup) and mounted at `root` and those above them allow; 0: as many as there are. */
+int hs_cpu_quota(const char *groups, const char *root);
 
 /* n_threads in 1..1024, the caller included. */
 HS_NODISCARD hs_status hs_pool_new(hs_pool **out, int n_threads, hs_err *err);

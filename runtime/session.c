@@ -365,7 +365,7 @@ hs_status hs_session_new(hs_session **out, const hs_model *m, const hs_session_p
     if (!s)
         return hs_fail(err, HS_ERR_NOMEM, "out of memory");
     s->m = m;
-    s->batch = 32;
+    s->batch = HS_MAX_BATCH;
     hs_placement *pl = NULL;
     const hs_status st = session_init(s, p, &pl, err);
     hs_placement_free(pl);

@@ -2,8 +2,9 @@
  * benchmarks: quick to write, as large as the real thing, of no other use.
  *
  *   model OUT [-e N_EMBD] [-f N_FF] [-l LAYERS] [-H HEADS] [-k KV_HEADS] [-v VOCAB] [-t TYPE]
- *         [-r RANK] [-P PREDICTOR_TYPE] [-p PREDICTED] [-a ACTIVE] [-z]
+ *         [-r RANK] [-P PREDICTOR_TYPE] [-p PREDICTED] [-a ACTIVE] [-d 1] [-z]
  *
+ * -d 1: a plain GGUF with SiLU, down by output, that any engine reads; no predictor.
  * With -z the weights are a hole in the file: zeros that take no disk, for programs that ask for
  * shapes only.
  *
@@ -25,7 +26,7 @@ enum { pool_rows = 509, name_bytes = 16 };
 
 typedef struct shape {
     const char *out;
-    uint32_t n_embd, n_ff, n_layer, n_head, n_head_kv, n_vocab, rank;
+    uint32_t n_embd, n_ff, n_layer, n_head, n_head_kv, n_vocab, rank, plain;
     const hs_dtype_info *type, *predictor;
     double predicted, active;
     bool hollow;
@@ -117,6 +118,11 @@ static size_t list_tensors(const shape *sh, tensor *out)
         for (size_t i = 0; i < sizeof layer / sizeof layer[0]; i++, n++) {
             out[n] = layer[i];
             snprintf(out[n].name, sizeof out[n].name, "blk.%u.%.20s.weight", l, layer[i].name);
+            if (sh->plain && i == 6) {
+                snprintf(out[n].name, sizeof out[n].name, "blk.%u.ffn_down.weight", l);
+                out[n].cols = sh->n_ff;
+                out[n].rows = e;
+            }
         }
     }
     out[n++] = (tensor){"output_norm.weight", f32, e, 0, 1, NAN};
@@ -165,7 +171,7 @@ static hs_status set_vocabulary(hs_gguf_writer *w, uint32_t n, hs_err *err)
 
 static hs_status write_model(const shape *sh, hs_err *err)
 {
-    hs_gguf_writer *w = hs_gguf_writer_new(true, 32);
+    hs_gguf_writer *w = hs_gguf_writer_new(!sh->plain, 32);
     tensor *t = calloc(11ull * sh->n_layer + 3, sizeof *t);
     hs_out *out = NULL;
     if (!w || !t)
@@ -181,7 +187,7 @@ static hs_status write_model(const shape *sh, hs_err *err)
     hs_gguf_set_u32(w, "llama.attention.head_count_kv", sh->n_head_kv);
     hs_gguf_set_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     hs_gguf_set_f32(w, "powerinfer.sparse_threshold", 0);
-    hs_gguf_set_str(w, "hotset.activation", "relu");
+    hs_gguf_set_str(w, "hotset.activation", sh->plain ? "silu" : "relu");
     hs_status s = set_vocabulary(w, sh->n_vocab, err);
     const size_t n = list_tensors(sh, t);
     for (size_t i = 0; i < n; i++) {
@@ -215,10 +221,10 @@ int main(int argc, char **argv)
                 .predictor = hs_dtype_get(HS_Q4_0),
                 .predicted = 0.1,
                 .active = 0.1};
-    for (int c; (c = getopt(argc, argv, "e:f:l:H:k:v:t:r:P:p:a:z")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "e:f:l:H:k:v:t:r:P:p:a:d:z")) != -1;) {
         uint32_t *const number[] = {
             ['e'] = &sh.n_embd,    ['f'] = &sh.n_ff,    ['l'] = &sh.n_layer, ['H'] = &sh.n_head,
-            ['k'] = &sh.n_head_kv, ['v'] = &sh.n_vocab, ['r'] = &sh.rank};
+            ['k'] = &sh.n_head_kv, ['v'] = &sh.n_vocab, ['r'] = &sh.rank,    ['d'] = &sh.plain};
         if (c == 't')
             sh.type = hs_dtype_by_name(optarg);
         else if (c == 'P')

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -168,7 +169,9 @@ static void cpu_count_follows_affinity(void **state)
     cpu_set_t all, one;
     if (sched_getaffinity(0, sizeof all, &all))
         skip(); /* more CPUs than cpu_set_t holds */
-    assert_int_equal(hs_cpu_count(), CPU_COUNT(&all));
+    const int quota = hs_cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+    const int most = CPU_COUNT(&all);
+    assert_int_equal(hs_cpu_count(), quota > 0 && quota < most ? quota : most);
     int cpu = 0;
     while (!CPU_ISSET(cpu, &all))
         cpu++;
@@ -187,12 +190,65 @@ static void cpu_count_follows_affinity(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
+static void put(const char *root, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    for (char *p = path + strlen(root) + 1; (p = strchr(p, '/')); *p++ = '/') {
+        *p = '\0';
+        mkdir(path, 0700);
+    }
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static int quota_of(const char *root, const char *groups)
+{
+    char path[256];
+    put(root, "groups", groups);
+    snprintf(path, sizeof path, "%s/groups", root);
+    return hs_cpu_quota(path, root);
+}
+
+/* The tightest of a group and those above it; both versions of control groups. */
+static void quota_is_read(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/test_pool.XXXXXX";
+    assert_non_null(mkdtemp(root));
+    put(root, "a/b/c/cpu.max", "max 100000\n");
+    put(root, "a/b/cpu.max", "250000 100000\n");
+    put(root, "a/cpu.max", "400000 100000\n");
+    put(root, "cpu.max", "50000 100000\n");
+    put(root, "half/cpu.max", "garbage\n");
+    put(root, "cpu,cpuacct/x/y/cpu.cfs_quota_us", "-1\n");
+    put(root, "cpu,cpuacct/x/cpu.cfs_quota_us", "300000\n");
+    put(root, "cpu,cpuacct/x/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(quota_of(root, "0::/a/b/c\n"), 1);
+    put(root, "cpu.max", "max 100000\n");
+    assert_int_equal(quota_of(root, "0::/a/b/c\n"), 3);
+    assert_int_equal(quota_of(root, "0::/a\n"), 4);
+    assert_int_equal(quota_of(root, "0::/half\n"), 0);
+    assert_int_equal(quota_of(root, "0::/\n"), 0);
+    assert_int_equal(quota_of(root, "0::/not/there\n"), 0);
+    assert_int_equal(quota_of(root, "3:memory:/a\n2:cpu,cpuacct:/x/y\n"), 3);
+    assert_int_equal(quota_of(root, "2:cpuset:/x\nnonsense\n\n"), 0);
+    assert_int_equal(quota_of(root, ""), 0);
+    assert_int_equal(hs_cpu_quota("/nowhere/groups", root), 0);
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_index_once), cmocka_unit_test(negative_is_nothing),
         cmocka_unit_test(jobs_in_a_row),    cmocka_unit_test(threads_run_together),
         cmocka_unit_test(bad_sizes),        cmocka_unit_test(cpu_count_follows_affinity),
+        cmocka_unit_test(quota_is_read),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

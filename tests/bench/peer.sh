@@ -1,0 +1,125 @@
+#!/bin/sh
+# hotset beside llama.cpp (and its ik fork) on the same generated file, in alternating rounds, and
+# the read bandwidth between them.
+# Usage: tests/bench/peer.sh BUILD
+#
+#   HS_BENCH_SHAPE=1b|7b   the model (default 1b)          HS_BENCH_TYPES="Q4_0 Q8_0 F16"
+#   HS_BENCH_ROUNDS=3      rounds                          HS_BENCH_THREADS="1 2"
+#   HS_BENCH_PROMPT=128    tokens of the prompt            HS_BENCH_GEN=16   tokens generated
+#   HS_PEERS=DIR           where the other engines are looked for and built, outside of this tree
+#                          (default: ~/.cache/hotset-peers); HS_PEERS= leaves them out
+#
+# The other engines come out of the source packages llama-cpp-python and ik-llama-cpp-python, which
+# carry them, by pip and cmake: some 20 minutes on two cores, once.  What cannot be had is said and
+# left out.
+set -eu
+build=${1:?build folder}
+peers=${HS_PEERS-${XDG_CACHE_HOME:-$HOME/.cache}/hotset-peers}
+rounds=${HS_BENCH_ROUNDS:-3}
+types=${HS_BENCH_TYPES:-Q4_0 Q8_0 F16}
+threads=${HS_BENCH_THREADS:-1 2}
+prompt=${HS_BENCH_PROMPT:-128}
+gen=${HS_BENCH_GEN:-16}
+shape="-e 2048 -f 8192 -l 16 -H 32 -k 8"
+[ "${HS_BENCH_SHAPE:-1b}" = 7b ] && shape="-e 4096 -f 11008 -l 32 -H 32 -k 32"
+
+make -s BUILD="$build" "$build/gen/model" "$build/gen/json_query" "$build/bin/hotset-bench"
+work=$(mktemp -d "$build/bench/peer.XXXXXX")
+trap 'rm -rf "$work"' EXIT INT TERM
+
+# Builds llama-bench out of a source package: NAME PACKAGE.
+build_peer() {
+    [ -x "$peers/$1/bin/llama-bench" ] && return 0
+    command -v cmake >/dev/null && command -v python3 >/dev/null || return 1
+    mkdir -p "$peers/$1"
+    (
+        cd "$peers/$1"
+        python3 -m venv env && env/bin/pip -q install scikit-build-core &&
+            env/bin/pip -q download --no-deps --no-build-isolation --no-binary :all: "$2"
+        tar xzf ./*.tar.gz
+        source=$(find . -path '*/vendor/*/CMakeLists.txt' | awk '{ print length, $0 }' | sort -n |
+            sed -n '1s/^[0-9]* //p')
+        cmake -S "${source%/*}" -B . -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+            -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF \
+            -DLLAMA_BUILD_SERVER=OFF
+        cmake --build . --target llama-bench -j "$(nproc)"
+    ) >"$peers/$1/log" 2>&1 && [ -x "$peers/$1/bin/llama-bench" ]
+}
+
+found=
+if [ -n "$peers" ]; then
+    for p in llama.cpp:llama-cpp-python ik_llama.cpp:ik-llama-cpp-python; do
+        if build_peer "${p%%:*}" "${p#*:}"; then
+            found="$found ${p%%:*}"
+        else
+            echo "peer.sh: ${p%%:*} is not here and could not be built (see $peers/${p%%:*}/log)"
+        fi
+    done
+fi
+
+# Lines for the record out of the JSON of both programs: TEST tokens/s, the prompt's first.
+rows() { # FILE
+    for i in 0 1; do
+        "$build/gen/json_query" get "$1" "$i.avg_ts" | sed "s/^/$([ $i = 0 ] && echo prompt || echo decode) /"
+    done
+}
+llama() { # ENGINE THREADS EXTRA...
+    engine=$1 n=$2
+    shift 2
+    "$peers/$engine/bin/llama-bench" -m "$model" -t "$n" -p "$prompt" -n "$gen" -r 1 -o json "$@" \
+        >"$work/llama.json" 2>"$work/llama.err" || { cat "$work/llama.err" >&2; exit 1; }
+    rows "$work/llama.json"
+}
+ours() { # THREADS
+    "$build/bin/hotset-bench" -q -m "$model" -t "$1" -p "$prompt" -n "$gen" -r 1 -o json \
+        >"$work/ours.json"
+    rows "$work/ours.json"
+    "$build/gen/json_query" get "$work/ours.json" 1.read_share | awk '{ print "share", 100 * $1 }'
+}
+
+record=$work/record
+for type in $types; do
+    model=$work/model.gguf
+    # shellcheck disable=SC2086  # a list of options
+    "$build/gen/model" $shape -v 32000 -t "$type" -d 1 "$model"
+    for round in $(seq "$rounds"); do
+        for n in $threads; do
+            ours "$n" | sed "s/^/$type $n hotset /" >>"$record"
+            for engine in $found; do
+                llama "$engine" "$n" | sed "s/^/$type $n $engine /" >>"$record"
+                [ "$engine" = llama.cpp ] ||
+                    llama "$engine" "$n" -rtr 1 | sed "s/^/$type $n ik+rtr /" >>"$record"
+            done
+        done
+    done
+    rm -f "$model"
+done
+
+echo "${HS_BENCH_SHAPE:-1b} shape, $rounds rounds, prompt of $prompt, $gen tokens generated; tokens/s:"
+echo "median (lowest-highest); ratio: hotset over the engine, median of the rounds"
+sort -s -k1,4 "$record" | awk '
+    function flush(  i, j, t, m) {
+        for (i = 2; i <= c; i++)
+            for (j = i; j > 1 && v[j - 1] > v[j]; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
+        m = c % 2 ? v[(c + 1) / 2] : (v[c / 2] + v[c / 2 + 1]) / 2
+        if (c) printf "%s %.6g %.6g %.6g\n", key, m, v[1], v[c]
+        c = 0
+    }
+    { k = $1 " " $2 " " $3 " " $4; if (k != key) { flush(); key = k } v[++c] = $5 }
+    END { flush() }' | awk '
+    { type[NR] = $1; n[NR] = $2; engine[NR] = $3; test[NR] = $4; m[NR] = $5; lo[NR] = $6; hi[NR] = $7
+      if ($3 == "hotset") ours[$1, $2, $4] = $5 }
+    END {
+        printf "| type | threads | test | engine | tokens/s | ratio |\n|---|---:|---|---|---:|---:|\n"
+        for (i = 1; i <= NR; i++) {
+            if (test[i] == "share") {
+                printf "| %s | %s | decode | share of read bandwidth | %.0f %% |  |\n",
+                    type[i], n[i], m[i]
+                continue
+            }
+            ratio = engine[i] == "hotset" ? "" :
+                sprintf("%.2f", ours[type[i], n[i], test[i]] / m[i])
+            printf "| %s | %s | %s | %s | %.1f (%.1f-%.1f) | %s |\n", type[i], n[i], test[i],
+                engine[i], m[i], lo[i], hi[i], ratio
+        }
+    }'
