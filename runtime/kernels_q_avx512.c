@@ -16,10 +16,11 @@ enum {
     max_rows = 4,
     panel_rows = 16,
     max_groups = 4096, /* of a row here; longer ones take the AVX2 kernels */
-    panel_steps = 4,   /* of a panel: 2048 elements, which the caches near the core hold */
+    panel_steps = 4,   /* of a panel */
     panel_tokens = 64,
-    token_block = 16, /* tokens whose sums stay in the first cache */
-    min_tokens = 4,   /* for fewer a panel does not pay */
+    pair_rows = 2 * panel_rows, /* two panels at a time: an activation is loaded once for both */
+    tokens_together = 8,
+    min_tokens = 4, /* for fewer a panel does not pay */
 };
 
 INLINE __mmask16 first_lanes(size_t n) { return (__mmask16)(n < 16 ? (1u << n) - 1 : 0xffff); }
@@ -326,55 +327,77 @@ INLINE void pack_step(q_kind kind, panel *p, size_t s, const uint8_t *const *row
     }
 }
 
-/* acc += one group's products of sixteen rows and the block's tokens. */
-INLINE void panel_group(q_kind kind, const panel *p, size_t g, const hs_tile *t, size_t token,
-                        size_t n, size_t first, const token_sums *sums, size_t at,
-                        float (*acc)[panel_rows])
+/* [lane][token][row of two panels] */
+typedef float token_lanes[q_groups][panel_tokens][pair_rows];
+
+/* What panel_group has to know of where it is. */
+typedef struct panel_place {
+    const hs_tile *t;
+    const panel *p;         /* two */
+    const token_sums *sums; /* of this part of the columns */
+    size_t token, n;        /* first token and how many */
+    size_t first;           /* the panels' first element */
+} panel_place;
+
+/* acc += group g's products of 32 rows and n_tokens tokens from token k of the place on.  All the
+ * chains of dependent products advance side by side, and a register of weights or activations
+ * serves several: loads, not products, are what there are too few of. */
+INLINE void panel_group(q_kind kind, size_t n_tokens, const panel_place *at, size_t g, size_t k,
+                        float (*acc)[pair_rows])
 {
-    const size_t words = q_group_elems(kind) / 4;
-    const __m512 d = _mm512_load_ps(p->d[g]), m = _mm512_load_ps(p->m[g]);
-    __m512i w[8];
+    const size_t group = q_group_elems(kind), words = group / 4, ldq = at->t->ldq;
+    const size_t elem = at->first + g * group, ldd = ldq / hs_block_elems;
+    const int8_t *a = at->t->q.q + (at->token + k) * ldq + elem;
+    const float *da = at->t->q.d + (at->token + k) * ldd + elem / hs_block_elems;
+    __m512i sum[tokens_together][2];
 #pragma GCC unroll 8
-    for (size_t i = 0; i < words; i++)
-        w[i] = _mm512_load_si512(p->w[g][i]);
-    const size_t elem = first + g * q_group_elems(kind);
-    for (size_t k = 0; k < n; k++) {
-        const int8_t *a = t->q.q + (token + k) * t->ldq + elem;
-        const __m512 da = _mm512_set1_ps(t->q.d[((token + k) * t->ldq + elem) / hs_block_elems]);
-        __m512i sum = _mm512_setzero_si512();
-        if (kind.bias)
-            sum = _mm512_set1_epi32(sums->bias[at + k][g]);
+    for (size_t t = 0; t < n_tokens; t++)
+        sum[t][0] = sum[t][1] =
+            kind.bias ? _mm512_set1_epi32(at->sums->bias[k + t][g]) : _mm512_setzero_si512();
 #pragma GCC unroll 8
-        for (size_t i = 0; i < words; i++)
-            sum = _mm512_dpbusd_epi32(sum, w[i], _mm512_set1_epi32((int)hs_load_u32(a + 4 * i)));
-        __m512 lane = _mm512_load_ps(acc[k]);
-        lane = _mm512_add_ps(lane, _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(d, da)));
-        if (kind.min)
-            lane = _mm512_add_ps(
-                lane, _mm512_mul_ps(_mm512_set1_ps(sums->sum[at + k][g]), _mm512_mul_ps(m, da)));
-        _mm512_store_ps(acc[k], lane);
+    for (size_t j = 0; j < words; j++) {
+        const __m512i w0 = _mm512_load_si512(at->p[0].w[g][j]);
+        const __m512i w1 = _mm512_load_si512(at->p[1].w[g][j]);
+#pragma GCC unroll 8
+        for (size_t t = 0; t < n_tokens; t++) {
+            const __m512i four = _mm512_set1_epi32((int)hs_load_u32(a + t * ldq + 4 * j));
+            sum[t][0] = _mm512_dpbusd_epi32(sum[t][0], w0, four);
+            sum[t][1] = _mm512_dpbusd_epi32(sum[t][1], w1, four);
+        }
+    }
+#pragma GCC unroll 8
+    for (size_t t = 0; t < n_tokens; t++) {
+        const __m512 vda = _mm512_set1_ps(da[t * ldd]);
+#pragma GCC unroll 2
+        for (size_t i = 0; i < 2; i++) {
+            float *to = acc[k + t] + i * panel_rows;
+            const __m512 d = _mm512_mul_ps(_mm512_load_ps(at->p[i].d[g]), vda);
+            __m512 lane =
+                _mm512_add_ps(_mm512_load_ps(to), _mm512_mul_ps(_mm512_cvtepi32_ps(sum[t][i]), d));
+            if (kind.min)
+                lane = _mm512_add_ps(
+                    lane, _mm512_mul_ps(_mm512_set1_ps(at->sums->sum[k + t][g]),
+                                        _mm512_mul_ps(_mm512_load_ps(at->p[i].m[g]), vda)));
+            _mm512_store_ps(to, lane);
+        }
     }
 }
 
-typedef float lanes_of_tokens[panel_tokens / token_block][q_groups][token_block][panel_rows];
-
 /* lane[j] += lane[j + h], rows side by side. */
-INLINE void store_panel(const hs_tile *t, size_t r, size_t token, size_t n,
-                        float (*lane)[token_block][panel_rows])
+INLINE void store_panel(const hs_tile *t, size_t r, size_t token, const token_lanes lane, size_t k,
+                        size_t from)
 {
-    const __mmask16 rows = first_lanes(t->n_rows - r);
-    for (size_t k = 0; k < n; k++) {
-        __m512 v[q_groups];
+    __m512 v[q_groups];
 #pragma GCC unroll 16
-        for (size_t i = 0; i < q_groups; i++)
-            v[i] = _mm512_load_ps(lane[i][k]);
+    for (size_t i = 0; i < q_groups; i++)
+        v[i] = _mm512_load_ps(lane[i][k] + from);
 #pragma GCC unroll 4
-        for (size_t h = 8; h > 0; h /= 2)
+    for (size_t h = 8; h > 0; h /= 2)
 #pragma GCC unroll 8
-            for (size_t i = 0; i < h; i++)
-                v[i] = _mm512_add_ps(v[i], v[i + h]);
-        _mm512_mask_storeu_ps(t->y + (token + k) * t->ldy + r, rows, v[0]);
-    }
+        for (size_t i = 0; i < h; i++)
+            v[i] = _mm512_add_ps(v[i], v[i + h]);
+    _mm512_mask_storeu_ps(t->y + (token + k) * t->ldy + r + from, first_lanes(t->n_rows - r - from),
+                          v[0]);
 }
 
 /* The sums of n tokens' activations in a panel's groups; elems: of those groups. */
@@ -391,33 +414,43 @@ INLINE void panel_sums(q_kind kind, token_sums *s, const hs_tile *t, size_t toke
     }
 }
 
-/* Rows r … r + 15, or as many as there are, and at most panel_tokens tokens. */
+/* All groups of two panels, for all tokens of the place. */
+INLINE void panel_groups(q_kind kind, const panel_place *at, size_t n_groups, token_lanes lane)
+{
+    for (size_t l = 0; l < q_groups; l++)
+        for (size_t g = l; g < n_groups; g += q_groups) {
+            size_t k = 0;
+            for (; k + tokens_together <= at->n; k += tokens_together)
+                panel_group(kind, tokens_together, at, g, k, lane[l]);
+            for (; k < at->n; k++)
+                panel_group(kind, 1, at, g, k, lane[l]);
+        }
+}
+
+/* Rows r … r + 31, or as many as there are, and at most panel_tokens tokens. */
 INLINE void panel_tile(q_kind kind, const hs_tile *t, size_t r, size_t token, size_t n,
                        const token_sums *sums)
 {
-    _Alignas(64) lanes_of_tokens lane;
-    panel p;
-    const uint8_t *rows[panel_rows];
-    for (size_t i = 0; i < panel_rows; i++)
+    _Alignas(64) token_lanes lane;
+    panel p[2];
+    const uint8_t *rows[pair_rows];
+    for (size_t i = 0; i < pair_rows; i++)
         rows[i] = hs_tile_row(t, r + i < t->n_rows ? r + i : t->n_rows - 1);
-    for (size_t k = 0; k < n; k += token_block)
-        memset(lane[k / token_block], 0, sizeof lane[0]);
+    for (size_t l = 0; l < q_groups; l++)
+        memset(lane[l], 0, n * sizeof lane[l][0]);
     const size_t elems = q_step_elems(kind), span = panel_steps * elems;
     for (size_t first = 0; first < t->cols; first += span, sums++) {
         const size_t here = t->cols - first < span ? t->cols - first : span;
-        const size_t n_groups = here / q_group_elems(kind);
         for (size_t s = 0; s * elems < here; s++)
-            pack_step(kind, &p, s, rows, (first / elems + s) * kind.bytes, here - s * elems);
-        for (size_t k = 0; k < n; k += token_block)
-            for (size_t l = 0; l < q_groups; l++)
-                for (size_t g = l; g < n_groups; g += q_groups)
-                    panel_group(kind, &p, g, t, token + k,
-                                n - k < token_block ? n - k : token_block, first, sums, k,
-                                lane[k / token_block][l]);
+            for (size_t i = 0; i < 2; i++)
+                pack_step(kind, &p[i], s, rows + i * panel_rows, (first / elems + s) * kind.bytes,
+                          here - s * elems);
+        const panel_place at = {t, p, sums, token, n, first};
+        panel_groups(kind, &at, here / q_group_elems(kind), lane);
     }
-    for (size_t k = 0; k < n; k += token_block)
-        store_panel(t, r, token + k, n - k < token_block ? n - k : token_block,
-                    lane[k / token_block]);
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < pair_rows && r + i < t->n_rows; i += panel_rows)
+            store_panel(t, r, token, (const float(*)[panel_tokens][pair_rows])lane, k, i);
 }
 
 /* Sums of at most this many panels of columns are kept for all rows. */
@@ -430,7 +463,7 @@ INLINE void panel_tokens_tile(q_kind kind, const hs_tile *t, size_t token, size_
     for (size_t first = 0; first < t->cols; first += span)
         panel_sums(kind, &sums[first / span], t, token, n, first,
                    t->cols - first < span ? t->cols - first : span);
-    for (size_t r = 0; r < t->n_rows; r += panel_rows)
+    for (size_t r = 0; r < t->n_rows; r += pair_rows)
         panel_tile(kind, t, r, token, n, sums);
 }
 

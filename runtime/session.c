@@ -282,7 +282,9 @@ static uint64_t lay_out(hs_session *s, uint8_t *block)
         if (m->layer[l].fc1.data && m->layer[l].fc1.rows > hid)
             hid = m->layer[l].fc1.rows;
     cols = cols > qn ? cols : qn;
-    cols = ((cols > hid ? cols : hid) + 31) / 32 * 32;
+    /* The same elements of several tokens must not lie a power of two apart: they would take each
+     * other's place in the first cache. */
+    cols = ((cols > hid ? cols : hid) + 63) / 64 * 64 + 64;
     s->q8_cols = cols;
     const struct {
         void *slot; /* address of the pointer to set */

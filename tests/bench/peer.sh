@@ -82,7 +82,7 @@ for type in $types; do
     model=$work/model.gguf
     # shellcheck disable=SC2086  # a list of options
     "$build/gen/model" $shape -v 32000 -t "$type" -d 1 "$model"
-    for round in $(seq "$rounds"); do
+    for _ in $(seq "$rounds"); do
         for n in $threads; do
             ours "$n" | sed "s/^/$type $n hotset /" >>"$record"
             for engine in $found; do
