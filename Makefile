@@ -70,7 +70,7 @@ cmocka  := $(call probe,stdarg.h>\n\043include <stddef.h>\n\043include <stdint.h
 # --- sources --------------------------------------------------------------
 formats_src := $(sort $(wildcard formats/*.c))
 # Linked into programs, not into the library.
-cli_src     := runtime/cli.c runtime/cli_help.c runtime/cli_talk.c runtime/cli_value.c
+cli_src     := runtime/cli.c runtime/cli_help.c runtime/cli_talk.c runtime/cli_value.c runtime/cli_outdir.c runtime/cli_page.c
 runtime_src := $(filter-out runtime/main.c $(cli_src) runtime/device_nocuda.c,$(sort $(wildcard runtime/*.c)))
 emu_src     := $(sort $(wildcard runtime/cuda/*.cu))
 obj         = $(patsubst %,$(BUILD)/obj/%.o,$(basename $(1)))

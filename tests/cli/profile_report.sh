@@ -58,7 +58,7 @@ check "is replaced with --force" bare -q -f --show "$tmp/p" --report "$tmp/text/
 mkdir "$tmp/empty" "$tmp/mine" "$tmp/deep" "$tmp/deep/sub"
 check "an empty folder is no hindrance" bare -q --show "$tmp/p" --report "$tmp/empty"
 : >"$tmp/mine/letter"
-one_error "a folder of the user's" 2 'mine: is not a folder that hotset-profile wrote' bare -f --show "$tmp/p" --report "$tmp/mine"
+one_error "a folder of the user's" 2 'mine: is not a folder that a report was written to' bare -f --show "$tmp/p" --report "$tmp/mine"
 : >"$tmp/deep/report.html"
 one_error "a folder with a folder" 2 'deep: is not a folder that' bare -f --show "$tmp/p" --report "$tmp/deep"
 one_error "a file" 2 'B.txt: exists and is no folder' bare -f --show "$tmp/p" --report "$tmp/B.txt"

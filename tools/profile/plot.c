@@ -1,32 +1,9 @@
-/* Plots by gnuplot, as a program of its own: started without a shell, in the report's folder, on
- * a script that holds no text from outside. */
+/* The script of the plots. */
+#include "runtime/cli_page.h"
+#include "tools/profile/detail.h"
 #include "tools/profile/report.h"
 
-#include "tools/profile/detail.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#define SCRIPT "plots.gp"
-
-enum { PATIENCE_MS = 60000 };
-
-static void head(FILE *f, const char *name, const char *title, int height)
-{
-    fprintf(f,
-            "\nset output '%s.svg'\n"
-            "set term svg size 860,%d font 'sans-serif,13' background rgb 'white'\n"
-            "set title \"%s\"\n",
-            name, height, title);
-}
 
 static int rows_height(uint32_t rows)
 {
@@ -37,7 +14,7 @@ static int rows_height(uint32_t rows)
 static void cumulative(FILE *f, const hs_report *r)
 {
     const uint32_t n = r->a->n_layer;
-    head(f, "cumulative", "Activations served by the hottest neurons", 520);
+    hs_page_script_plot(f, "cumulative", "Activations served by the hottest neurons", 520);
     fputs("set palette defined (0 '#f2a65a', 0.4 '#e8594f', 0.7 '#8e2f6f', 1 '#1f1140')\n", f);
     fprintf(f,
             "set xlabel 'share of neurons, hottest first (%%)'\n"
@@ -63,7 +40,7 @@ static void heat(FILE *f, const hs_report *r)
     fputs("set palette defined (0 '#fff7e6', 0.25 '#f7b267', 0.5 '#e8594f', 0.75 '#8e2f6f', "
           "1 '#1f1140')\n",
           f);
-    head(f, "heat", "How often the neurons of each rank are active", rows_height(n));
+    hs_page_script_plot(f, "heat", "How often the neurons of each rank are active", rows_height(n));
     fprintf(f,
             "set xlabel 'rank within the layer (%%), hottest first'\nset ylabel 'layer'\n"
             "set cblabel 'positions active (%%)'\n"
@@ -81,7 +58,8 @@ static void sparsity(FILE *f, const hs_report *r)
         most = high > most ? high : most;
     }
     most = most * 1.4 + 1 < 100 ? most * 1.4 + 1 : 100;
-    head(f, "sparsity", "Neurons active at a position, layer by layer", rows_height(n));
+    hs_page_script_plot(f, "sparsity", "Neurons active at a position, layer by layer",
+                        rows_height(n));
     fprintf(f,
             "set xlabel 'neurons active at a position (%%)'\nset ylabel 'layer'\n"
             "set cblabel 'share of positions (%%)'\nset key top right\n"
@@ -97,8 +75,8 @@ static void sparsity(FILE *f, const hs_report *r)
 static void overlap(FILE *f, const hs_report *r)
 {
     const uint32_t n = (uint32_t)r->curves->n_text;
-    head(f, "overlap", "Overlap of the texts' hot neurons (Jaccard index)",
-         rows_height(2 * n) + 60);
+    hs_page_script_plot(f, "overlap", "Overlap of the texts' hot neurons (Jaccard index)",
+                        rows_height(2 * n) + 60);
     fprintf(f,
             "set xlabel 'text'\nset ylabel 'text'\nset cblabel ''\nset xtics 1\nset ytics 1\n"
             "set xrange [0.5:%" PRIu32 ".5]\nset yrange [%" PRIu32 ".5:0.5]\nset cbrange [0:1]\n"
@@ -112,13 +90,10 @@ static void overlap(FILE *f, const hs_report *r)
 static hs_status write_script(const hs_report *r, hs_err *err)
 {
     FILE *f;
-    const hs_status s = hs_report_file(&f, r, SCRIPT, err);
+    const hs_status s = hs_page_file(&f, r->dir, HS_PAGE_SCRIPT, err);
     if (s != HS_OK)
         return s;
-    fputs("# The report's plots, from its CSV files: gnuplot " SCRIPT "\n"
-          "set datafile separator ','\nset datafile columnheaders\nset encoding utf8\n"
-          "set tics out nomirror\n",
-          f);
+    hs_page_script(f);
     cumulative(f, r);
     heat(f, r);
     if (r->curves->active)
@@ -126,62 +101,21 @@ static hs_status write_script(const hs_report *r, hs_err *err)
     if (r->curves->n_text)
         overlap(f, r);
     fputs("set output\n", f);
-    return hs_report_close(f, r, SCRIPT, err);
-}
-
-/* ---- running it ------------------------------------------------------------------------ */
-
-static void be_gnuplot(const char *dir)
-{
-    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || chdir(dir) != 0)
-        _exit(126);
-    /* -d: no start-up files of the user's. */
-    execlp("gnuplot", "gnuplot", "-d", SCRIPT, (char *)NULL);
-    _exit(errno == ENOENT ? 127 : 126);
-}
-
-/* Its exit status; -1 when it did not end by itself in time. */
-static int wait_for(pid_t pid)
-{
-    int status = 0;
-    for (int ms = 0; ms < PATIENCE_MS; ms += 10) {
-        const pid_t got = waitpid(pid, &status, WNOHANG);
-        if (got == pid)
-            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        if (got < 0 && errno != EINTR)
-            return -1;
-        const struct timespec nap = {0, 10000000};
-        nanosleep(&nap, NULL);
-    }
-    kill(pid, SIGKILL);
-    waitpid(pid, &status, 0);
-    return -1;
-}
-
-static bool has_plot(const hs_report *r, const char *name)
-{
-    char *path = hs_path_join(r->dir, name);
-    struct stat st;
-    const bool there = path && stat(path, &st) == 0 && st.st_size > 0;
-    free(path);
-    return there;
+    return hs_page_close(f, r->dir, HS_PAGE_SCRIPT, err);
 }
 
 hs_status hs_report_plots(const hs_report *r, bool *drawn, hs_err *why, hs_err *err)
 {
+    const char *name[4] = {"cumulative", "heat"};
+    size_t n = 2;
     *drawn = false;
     const hs_status s = write_script(r, err);
     if (s != HS_OK)
         return s;
-    const pid_t pid = fork();
-    if (pid == 0)
-        be_gnuplot(r->dir);
-    const int status = pid < 0 ? 126 : wait_for(pid);
-    *drawn = status == 0 && has_plot(r, "cumulative.svg") && has_plot(r, "heat.svg") &&
-             (!r->curves->active || has_plot(r, "sparsity.svg")) &&
-             (!r->curves->n_text || has_plot(r, "overlap.svg"));
-    if (!*drawn)
-        hs_fail(why, HS_ERR_FAILED, status == 127 ? "gnuplot is not installed" : "gnuplot failed");
+    if (r->curves->active)
+        name[n++] = "sparsity";
+    if (r->curves->n_text)
+        name[n++] = "overlap";
+    *drawn = hs_page_draw(r->dir, name, n, why);
     return HS_OK;
 }

@@ -1,10 +1,10 @@
 /* The report's folder and its CSV files. */
 #include "tools/profile/report.h"
 
+#include "runtime/cli_outdir.h"
+#include "runtime/cli_page.h"
 #include "tools/profile/detail.h"
-#include "tools/profile/outdir.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,31 +15,6 @@
 hs_status hs_report_check(const char *dir, bool force, hs_err *err)
 {
     return hs_outdir_check(dir, MARK, force, err);
-}
-
-static hs_status failed(const hs_report *r, const char *name, hs_err *err)
-{
-    return hs_fail(err, errno == ENOSPC || errno == EFBIG ? HS_ERR_NOSPACE : HS_ERR_IO,
-                   "%s/%s: cannot write: %s", r->dir, name, strerror(errno));
-}
-
-hs_status hs_report_file(FILE **f, const hs_report *r, const char *name, hs_err *err)
-{
-    char *path = hs_path_join(r->dir, name);
-    if (!path)
-        return hs_fail(err, HS_ERR_NOMEM, "out of memory");
-    *f = fopen(path, "wxe");
-    free(path);
-    return *f ? HS_OK : failed(r, name, err);
-}
-
-hs_status hs_report_close(FILE *f, const hs_report *r, const char *name, hs_err *err)
-{
-    errno = 0;
-    const bool bad = ferror(f);
-    if (fclose(f) != 0 || bad)
-        return failed(r, name, err);
-    return HS_OK;
 }
 
 /* ---- CSV ------------------------------------------------------------------------------- */
@@ -150,11 +125,11 @@ hs_status hs_report_csv(const hs_report *r, hs_err *err)
         FILE *f;
         if (!files[i].there)
             continue;
-        s = hs_report_file(&f, r, files[i].name, err);
+        s = hs_page_file(&f, r->dir, files[i].name, err);
         if (s != HS_OK)
             break;
         files[i].write(f, r);
-        s = hs_report_close(f, r, files[i].name, err);
+        s = hs_page_close(f, r->dir, files[i].name, err);
     }
     return s;
 }

@@ -25,9 +25,6 @@ typedef struct hs_report {
     bool plots;      /* gnuplot drew them */
 } hs_report;
 
-/* A file of the report being written; messages name it. */
-HS_NODISCARD hs_status hs_report_file(FILE **f, const hs_report *r, const char *name, hs_err *err);
-HS_NODISCARD hs_status hs_report_close(FILE *f, const hs_report *r, const char *name, hs_err *err);
 HS_NODISCARD hs_status hs_report_csv(const hs_report *r, hs_err *err);
 HS_NODISCARD hs_status hs_report_html(const hs_report *r, hs_err *err);
 /* Writes plots.gp and has gnuplot run it; false when there is no gnuplot or it failed, with the

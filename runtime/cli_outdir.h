@@ -1,9 +1,13 @@
-#ifndef HS_PROFILE_OUTDIR_H
-#define HS_PROFILE_OUTDIR_H
+#ifndef HS_RUNTIME_CLI_OUTDIR_H
+#define HS_RUNTIME_CLI_OUTDIR_H
 
 /* A folder that appears under its name when everything in it is written. */
 
 #include "formats/file.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct hs_outdir hs_outdir;
 
@@ -18,5 +22,9 @@ const char *hs_outdir_path(const hs_outdir *d);
 HS_NODISCARD hs_status hs_outdir_commit(hs_outdir *d, hs_err *err);
 /* Drop everything written; NULL is accepted. */
 void hs_outdir_abort(hs_outdir *d);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

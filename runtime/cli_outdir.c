@@ -1,6 +1,6 @@
 /* A folder beside the final one, renamed at the end.  One surprise: an old folder is exchanged
  * for the new one in one step and removed afterwards, so there is always one under the name. */
-#include "tools/profile/outdir.h"
+#include "runtime/cli_outdir.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -57,7 +57,7 @@ hs_status hs_outdir_check(const char *path, const char *ours, bool force, hs_err
     if (s != HS_OK || n == 0)
         return s;
     if (!mine || foreign)
-        return hs_fail(err, HS_ERR_USAGE, "%s: is not a folder that hotset-profile wrote (%s)",
+        return hs_fail(err, HS_ERR_USAGE, "%s: is not a folder that a report was written to (%s)",
                        path, foreign ? "it holds more than files" : "it has no report.html");
     if (!force)
         return hs_fail(err, HS_ERR_USAGE, "%s: exists; use --force to replace it", path);
