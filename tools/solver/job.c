@@ -330,15 +330,19 @@ static hs_status predict(hs_job *j, hs_err *err)
                                    .group = (uint32_t)j->o->group,
                                    .profile = j->profile,
                                    .order = j->order};
-    hs_placement *p;
-    hs_status s = hs_placement_new(&p, j->info.n_layer, j->profile->n_ff, err);
-    if (s != HS_OK)
-        return s;
+    hs_status s = HS_OK;
     for (int i = 0; s == HS_OK && i < HS_N_BASELINES; i++) {
+        hs_placement *p;
+        s = hs_placement_new(&p, j->info.n_layer, j->profile->n_ff, err);
+        if (s != HS_OK)
+            break;
         s = hs_baseline_make(&x, (hs_baseline)i, p, err);
         j->step_s[i] = hs_cost_step(&j->cost, p);
+        hs_placement_free(j->base[i]);
+        j->base[i] = j->o->report ? p : NULL;
+        if (!j->o->report)
+            hs_placement_free(p);
     }
-    hs_placement_free(p);
     j->plan_s = hs_cost_step(&j->cost, j->plan);
     return s;
 }
@@ -371,22 +375,24 @@ hs_status hs_job_plan(hs_job *j, hs_err *err)
 }
 
 /* What a job for one of several devices has of its own. */
-static void part_fini(hs_job *j)
+void hs_job_part_fini(hs_job *j)
 {
     hs_solve_result_fini(&j->result);
     hs_plan_costs_fini(&j->costs);
     hs_cost_fini(&j->cost);
     hs_placement_free(j->plan);
+    for (int i = 0; i < HS_N_BASELINES; i++)
+        hs_placement_free(j->base[i]);
     free(j->min_neurons);
 }
 
 void hs_job_fini(hs_job *j)
 {
     for (uint32_t d = 0; j->of && d < j->o->n_devices; d++)
-        part_fini(&j->of[d]);
+        hs_job_part_fini(&j->of[d]);
     free(j->of);
     free(j->belongs);
-    part_fini(j);
+    hs_job_part_fini(j);
     hs_activation_free(j->profile);
     hs_model_free(j->model);
     if (j->order)

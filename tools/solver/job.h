@@ -22,6 +22,7 @@ typedef struct hs_job_options {
     double gap, time_limit;
     bool has_budget, dry_run, plain, strict;
     char found[4096];                             /* the profile beside the model */
+    const char *report;                           /* a folder, or NULL */
     const char *device_memory;                    /* a list of sizes, or NULL */
     uint32_t n_devices;                           /* 0: one, with the budget */
     uint64_t device_budget[HS_PLACEMENT_DEVICES]; /* of several */
@@ -42,6 +43,7 @@ struct hs_job {
     hs_solve_result result;                /* of the latency objective: picoseconds saved */
     double cpu_s;                          /* of the latency objective: a step on the CPU */
     double step_s[HS_N_BASELINES], plan_s; /* with a machine: of a step */
+    hs_placement *base[HS_N_BASELINES];    /* theirs, for a report; owned */
     bool latency;
     uint32_t device;  /* which of the machine's */
     hs_job *of;       /* [n_devices]: of several, what each makes of its layers; owned */
@@ -63,6 +65,8 @@ hs_solve_params hs_job_params(const hs_job *j);
 /* The neurons of layers that are j's, and what they are worth, for `capacity` bytes. */
 HS_NODISCARD hs_status hs_job_state(const hs_job *j, uint64_t capacity, hs_solve_problem **out,
                                     hs_err *err);
+/* What a job for one of several devices, or one that shares the rest, has of its own. */
+void hs_job_part_fini(hs_job *j);
 void hs_job_fini(hs_job *j);
 
 #endif

@@ -133,7 +133,9 @@ static hs_verify to_verify(const hs_job *j)
 static hs_status run(hs_job *j, hs_err *err)
 {
     const hs_job_options *o = j->o;
-    hs_status s = hs_job_load(j, err);
+    hs_status s = o->report ? hs_plan_report_check(o, err) : HS_OK;
+    if (s == HS_OK)
+        s = hs_job_load(j, err);
     if (s == HS_OK)
         s = hs_job_plan(j, err);
     if (s != HS_OK)
@@ -147,8 +149,12 @@ static hs_status run(hs_job *j, hs_err *err)
     if (s != HS_OK)
         return s;
     warn(j);
+    if (o->report)
+        s = hs_plan_report(j, err);
+    if (s != HS_OK)
+        return s;
     if (o->cli.json)
-        return hs_report_json(j, err);
+        return hs_report_json(j, stdout, err);
     hs_report_text(j);
     return HS_OK;
 }
@@ -266,10 +272,12 @@ int main(int argc, char **argv)
          NULL},
         {HS_OPT_FLAG, "plain", 0, &o.plain, NULL,
          "write PowerInfer's own keys only, nothing of ours", 0, 0, NULL, NULL},
+        {HS_OPT_STRING, "report", 0, &o.report, "DIR",
+         "write a report with plots into the folder DIR", 0, 0, NULL, NULL},
         {HS_OPT_FLAG, "strict", 0, &o.strict, NULL,
          "fail, exit 4, when a budget above 0 places no neurons", 0, 0, NULL, NULL},
-        {HS_OPT_FLAG, "dry-run", 0, &o.dry_run, NULL, "solve and report, write nothing", 0, 0, NULL,
-         NULL},
+        {HS_OPT_FLAG, "dry-run", 0, &o.dry_run, NULL, "solve and report, write no placement", 0, 0,
+         NULL, NULL},
         {.type = HS_OPT_GROUP, .help = "Device"},
         {HS_OPT_SIZE, "vram-budget", 0, &o.budget, "SIZE",
          "device memory for everything, such as 20G; 0 is CPU only", 0, 0, NULL, &o.has_budget},

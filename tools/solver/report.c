@@ -8,11 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const uses[] = {"attention", "predictor", "ffn norm", "output",
-                                   "kv cache",  "neurons",   "scratch"};
-enum { N_USES = sizeof uses / sizeof *uses };
+const char *const hs_report_uses[] = {"attention", "predictor", "ffn norm", "output",
+                                      "kv cache",  "neurons",   "scratch"};
 
-static uint64_t bytes_of(const hs_placement *p, const char *use, uint32_t *layers, uint32_t *of)
+uint64_t hs_report_use(const hs_placement *p, const char *use, uint32_t *layers, uint32_t *of)
 {
     uint64_t sum = 0;
     *layers = *of = 0;
@@ -27,7 +26,7 @@ static uint64_t bytes_of(const hs_placement *p, const char *use, uint32_t *layer
     return sum;
 }
 
-static uint64_t layer_bytes(const hs_placement *p, uint32_t l, const char *use)
+uint64_t hs_report_layer(const hs_placement *p, uint32_t l, const char *use)
 {
     for (size_t i = 0; i < p->n_ledger; i++)
         if (p->ledger[i].layer == (int32_t)l && !strcmp(p->ledger[i].what, use))
@@ -36,7 +35,7 @@ static uint64_t layer_bytes(const hs_placement *p, uint32_t l, const char *use)
 }
 
 /* Activations of the layer: all of them, and those of neurons on the device. */
-static void served(const hs_job *r, uint32_t l, double *on, double *all)
+void hs_report_served(const hs_job *r, uint32_t l, double *on, double *all)
 {
     const hs_placement_layer *y = &r->plan->layer[l];
     *on = *all = 0;
@@ -59,7 +58,7 @@ static void print_row(const hs_placement *p, uint32_t l)
 {
     char size[24];
     for (int i = 0; i < N_COLUMNS; i++) {
-        const uint64_t b = layer_bytes(p, l, columns[i]);
+        const uint64_t b = hs_report_layer(p, l, columns[i]);
         printf("%11s", b ? hs_format_bytes(size, sizeof size, b) : "-");
     }
 }
@@ -76,7 +75,7 @@ static void print_layers(const hs_job *r)
     for (uint32_t l = 0; l < p->n_layer; l++) {
         const hs_placement_layer *y = &p->layer[l];
         double on, all;
-        served(r, l, &on, &all);
+        hs_report_served(r, l, &on, &all);
         printf("%5" PRIu32 "  ", l);
         if (r->of)
             printf("%6" PRIu32 "  ", (uint32_t)r->belongs[l]);
@@ -91,7 +90,7 @@ static void print_layers(const hs_job *r)
     printf("  all  %s%7" PRIu64 " of %-7" PRIu64, r->of ? "        " : "", n_sum, of_sum);
     for (int i = 0; i < N_COLUMNS; i++) {
         uint32_t layers, of;
-        const uint64_t b = bytes_of(p, columns[i], &layers, &of);
+        const uint64_t b = hs_report_use(p, columns[i], &layers, &of);
         printf("%11s", b ? hs_format_bytes(size, sizeof size, b) : "-");
     }
     printf("   %6.2f %%\n\n", 100 * share(on_sum, all_sum));
@@ -102,18 +101,20 @@ static void print_ledger(const hs_job *r)
     const hs_placement *p = r->plan;
     char size[24];
     printf("device memory                 bytes\n");
-    for (int i = 0; i < N_USES; i++) {
+    for (int i = 0; i < HS_REPORT_USES; i++) {
         uint32_t layers, of;
-        const uint64_t b = bytes_of(p, uses[i], &layers, &of);
-        const bool lacks =
-            !of && !b && strcmp(uses[i], "output") != 0 && strcmp(uses[i], "scratch") != 0;
+        const uint64_t b = hs_report_use(p, hs_report_uses[i], &layers, &of);
+        const bool lacks = !of && !b && strcmp(hs_report_uses[i], "output") != 0 &&
+                           strcmp(hs_report_uses[i], "scratch") != 0;
         if (lacks) /* a model without predictors */
             continue;
-        printf("%-12s %22" PRIu64 "  %10s", uses[i], b, hs_format_bytes(size, sizeof size, b));
+        printf("%-12s %22" PRIu64 "  %10s", hs_report_uses[i], b,
+               hs_format_bytes(size, sizeof size, b));
         if (of)
             printf("   %" PRIu32 " of %" PRIu32 " layers", layers, of);
         else if (!b)
-            printf("   %s", strcmp(uses[i], "output") ? "nothing to work on" : "on the CPU");
+            printf("   %s",
+                   strcmp(hs_report_uses[i], "output") ? "nothing to work on" : "on the CPU");
         printf("\n");
     }
     const uint64_t unused = r->o->budget - p->plan_bytes;
@@ -209,10 +210,10 @@ static json_t *layers_json(const hs_job *r)
     json_t *a = json_array();
     for (uint32_t l = 0; l < r->plan->n_layer; l++) {
         double on, all;
-        served(r, l, &on, &all);
+        hs_report_served(r, l, &on, &all);
         json_t *row = json_pack("{s:I, s:I, s:I, s:f}", "layer", (json_int_t)l, "device_neurons",
                                 (json_int_t)r->plan->layer[l].n_device, "bytes",
-                                (json_int_t)layer_bytes(r->plan, l, "neurons"), "served_share",
+                                (json_int_t)hs_report_layer(r->plan, l, "neurons"), "served_share",
                                 share(on, all));
         if (r->of)
             json_object_set_new(row, "device", json_integer(r->belongs[l]));
@@ -231,12 +232,13 @@ static json_t *devices_json(const hs_job *r)
             json_pack("{s:I, s:I, s:I, s:I}", "device", (json_int_t)d, "budget",
                       (json_int_t)p->device_capacity[d], "planned", (json_int_t)p->device_bytes[d],
                       "unused", (json_int_t)(p->device_capacity[d] - p->device_bytes[d]));
-        for (int u = 0; u < N_USES; u++) {
+        for (int u = 0; u < HS_REPORT_USES; u++) {
             uint64_t sum = 0;
             for (size_t i = 0; i < p->n_ledger; i++)
-                if (p->ledger[i].device == (int32_t)d && !strcmp(p->ledger[i].what, uses[u]))
+                if (p->ledger[i].device == (int32_t)d &&
+                    !strcmp(p->ledger[i].what, hs_report_uses[u]))
                     sum += p->ledger[i].bytes;
-            json_object_set_new(o, uses[u], json_integer((json_int_t)sum));
+            json_object_set_new(o, hs_report_uses[u], json_integer((json_int_t)sum));
         }
         json_array_append_new(a, o);
     }
@@ -246,10 +248,11 @@ static json_t *devices_json(const hs_job *r)
 static json_t *ledger_json(const hs_job *r)
 {
     json_t *o = json_object();
-    for (int i = 0; i < N_USES; i++) {
+    for (int i = 0; i < HS_REPORT_USES; i++) {
         uint32_t layers, of;
-        json_object_set_new(o, uses[i],
-                            json_integer((json_int_t)bytes_of(r->plan, uses[i], &layers, &of)));
+        json_object_set_new(
+            o, hs_report_uses[i],
+            json_integer((json_int_t)hs_report_use(r->plan, hs_report_uses[i], &layers, &of)));
     }
     json_object_set_new(o, "unused",
                         json_integer((json_int_t)(r->o->budget - r->plan->plan_bytes)));
@@ -282,7 +285,7 @@ static json_t *times_json(const hs_job *r)
                      r->step_s[HS_BASE_GREEDY] / batch);
 }
 
-hs_status hs_report_json(const hs_job *r, hs_err *err)
+hs_status hs_report_json(const hs_job *r, FILE *to, hs_err *err)
 {
     const hs_solve_result *x = &r->result;
     const hs_placement *p = r->plan;
@@ -299,8 +302,8 @@ hs_status hs_report_json(const hs_job *r, hs_err *err)
         return hs_fail(err, HS_ERR_NOMEM, "report: out of memory");
     if (r->of)
         json_object_set_new(o, "devices", devices_json(r));
-    json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    printf("\n");
+    json_dumpf(o, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    fputc('\n', to);
     json_decref(o);
     return HS_OK;
 }
