@@ -1,12 +1,16 @@
 /* An activation profile from a seed, for benchmarks of the solver: lognormal counts whose hottest
  * 26 % give 80 % of all activations, in a million tokens, 10 % of the neurons active.
  *
- *   counts OUT LAYERS N_FF [SEED] */
+ *   counts [-hot] OUT LAYERS N_FF [SEED]
+ *
+ * With -hot, neuron l of layer l is active always, and no other one ever. */
 #include "formats/activation.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static uint64_t state;
 
@@ -48,12 +52,18 @@ int main(int argc, char **argv)
 {
     hs_activation *a = NULL;
     hs_err err = {0};
+    const bool hot = argc > 1 && !strcmp(argv[1], "-hot");
+    argc -= hot;
+    argv += hot;
     if (argc < 4)
         return 2;
     state = argc > 4 ? strtoull(argv[4], NULL, 10) : 20240607;
     const uint32_t n_layer = (uint32_t)strtoul(argv[2], NULL, 10),
                    n_ff = (uint32_t)strtoul(argv[3], NULL, 10);
     hs_status s = n_layer && n_ff ? make(&a, n_layer, n_ff, &err) : HS_ERR_USAGE;
+    for (uint32_t l = 0; s == HS_OK && hot && l < n_layer; l++)
+        for (uint32_t i = 0; i < n_ff; i++)
+            a->count[l][i] = i == l ? 1000000 : 0;
     if (s == HS_OK)
         s = hs_activation_write(a, argv[1], true, &err);
     hs_activation_free(a);
