@@ -113,9 +113,11 @@ static void attn_host(hs_session *s, uint32_t layer, size_t n)
     const size_t qn = (size_t)m->n_head * m->head_dim, kn = (size_t)m->n_head_kv * m->head_dim;
     for (size_t t = 0; t < n; t++)
         hs_rmsnorm(s, s->xn + t * m->n_embd, s->x + t * m->n_embd, y->attn_norm);
+    hs_watched(s, HS_INPUT_ATTN, layer, s->xn, m->n_embd, n);
     const hs_product p[] = {{&y->wq, s->q, qn}, {&y->wk, s->kx, kn}, {&y->wv, s->vx, kn}};
     hs_matmuls(s, p, 3, s->xn, m->n_embd, n);
     attend_host(s, layer, 0, n);
+    hs_watched(s, HS_INPUT_ATTN_OUT, layer, s->o, qn, n);
     hs_matmul(s, &y->wo, s->o, qn, s->y, m->n_embd, n);
 }
 

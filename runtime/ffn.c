@@ -326,6 +326,7 @@ static void ffn_dense(hs_session *s, uint32_t layer, size_t n)
     const hs_model *m = s->m;
     const hs_layer *y = &m->layer[layer];
     const hs_product p[] = {{&y->gate, s->g, m->n_ff}, {&y->up, s->u, m->n_ff}};
+    hs_watched(s, HS_INPUT_FFN, layer, s->xn, m->n_embd, n);
     hs_matmuls(s, p, 2, s->xn, m->n_embd, n);
     const size_t cells = n * m->n_ff;
     hs_pool_run(s->pool, (int64_t)cells, activate_step, activate_part, s);
@@ -335,6 +336,7 @@ static void ffn_dense(hs_session *s, uint32_t layer, size_t n)
     s->count[layer].tokens += n;
     for (size_t t = 0; s->observe && t < n; t++)
         s->observe(s->observe_ud, layer, s->pos + t, s->u + t * m->n_ff);
+    hs_watched(s, HS_INPUT_DOWN, layer, s->g, m->n_ff, n);
     if (s->down_t[layer].data)
         down_dense(s, layer, n);
     else
@@ -346,8 +348,8 @@ hs_status hs_ffn_forward(hs_session *s, uint32_t layer, size_t n, hs_err *err)
     const hs_model *m = s->m;
     for (size_t t = 0; t < n; t++)
         hs_rmsnorm(s, s->xn + t * m->n_embd, s->x + t * m->n_embd, m->layer[layer].ffn_norm);
-    const bool dense =
-        s->observe || (s->mode[layer] == HS_SPARSITY_OFF && s->split->layer[layer].n_device == 0);
+    const bool dense = s->observe || s->watch ||
+                       (s->mode[layer] == HS_SPARSITY_OFF && s->split->layer[layer].n_device == 0);
     if (dense) {
         ffn_dense(s, layer, n);
     } else {

@@ -114,6 +114,20 @@ void hs_session_set_batch(hs_session *s, size_t n);
 typedef void (*hs_observe_fn)(void *ud, uint32_t layer, size_t pos, const float *z);
 void hs_session_observe(hs_session *s, hs_observe_fn fn, void *ud);
 
+/* What the matrices of a model are multiplied with. */
+typedef enum hs_input {
+    HS_INPUT_ATTN,     /* attn_q, attn_k, attn_v */
+    HS_INPUT_ATTN_OUT, /* attn_output */
+    HS_INPUT_FFN,      /* ffn_gate, ffn_up */
+    HS_INPUT_DOWN,     /* ffn_down: 0 where a neuron is inactive */
+    HS_INPUT_HEAD,     /* output; of every token, whether its logits are computed or not */
+} hs_input;
+/* Called with the inputs of n tokens, x[n][len].  As with an observer, every neuron is computed.
+ * Nothing of what the device computes is seen. */
+typedef void (*hs_input_fn)(void *ud, hs_input input, uint32_t layer, const float *x, size_t len,
+                            size_t n);
+void hs_session_watch(hs_session *s, hs_input_fn fn, void *ud);
+
 typedef struct hs_layer_stats {
     hs_sparsity mode;       /* what the layer really runs: OFF, EXACT or PREDICTED */
     double predicted_share; /* of neurons, mean over tokens; 1 without a predictor */

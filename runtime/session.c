@@ -454,6 +454,10 @@ static hs_status eval_batch(hs_session *s, const int32_t *ids, size_t n, bool la
         if (!all_finite(s->x, n * m->n_embd))
             return nonfinite(s, l, err);
     }
+    for (size_t t = 0; s->watch && t < n; t++) {
+        hs_rmsnorm(s, s->xn, s->x + t * m->n_embd, m->output_norm);
+        hs_watched(s, HS_INPUT_HEAD, 0, s->xn, m->n_embd, 1);
+    }
     for (size_t t = each ? 0 : n - 1; (each || last) && t < n; t++) {
         if ((st = head(s, t, err)) != HS_OK)
             return st;
@@ -500,6 +504,12 @@ void hs_session_observe(hs_session *s, hs_observe_fn fn, void *ud)
 {
     s->observe = fn;
     s->observe_ud = ud;
+}
+
+void hs_session_watch(hs_session *s, hs_input_fn fn, void *ud)
+{
+    s->watch = fn;
+    s->watch_ud = ud;
 }
 
 /* ---- questions ------------------------------------------------------------------------- */

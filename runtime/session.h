@@ -28,6 +28,8 @@ struct hs_session {
     float threshold;
     hs_observe_fn observe;
     void *observe_ud;
+    hs_input_fn watch;
+    void *watch_ud;
 
     hs_mat *down_t;      /* [n_layer] rows of down by neuron; the file's or transposed here */
     uint8_t *transposed; /* owned backing of transposed matrices, or NULL */
@@ -87,6 +89,13 @@ void hs_quantize_batch(hs_session *s, const float *x, size_t ldx, size_t cols, s
 static inline hs_q8 hs_q8_at(const hs_session *s, size_t t)
 {
     return (hs_q8){s->q8 + t * s->q8_cols, s->q8d + t * (s->q8_cols / 32)};
+}
+
+static inline void hs_watched(const hs_session *s, hs_input input, uint32_t layer, const float *x,
+                              size_t len, size_t n)
+{
+    if (s->watch)
+        s->watch(s->watch_ud, input, layer, x, len, n);
 }
 
 /* One layer's attention for n tokens at positions pos…: x += attention(x). */

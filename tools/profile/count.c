@@ -302,6 +302,8 @@ static hs_status loop(run *r, hs_err *err)
     const uint64_t first = r->a->chunks_done;
     hs_status s = HS_OK;
     hs_session_observe(r->session, hs_tally_observe, r->tally);
+    if (r->job->sums)
+        hs_session_watch(r->session, hs_sums_watch, r->job->sums);
     r->last_save = now();
     while (s == HS_OK && r->a->chunks_done < t->n_chunks) {
         s = round_of_chunks(r, err);

@@ -5,6 +5,7 @@
 
 #include "formats/activation.h"
 #include "tools/profile/ranks.h"
+#include "tools/profile/sums.h"
 #include "tools/profile/texts.h"
 
 /* What to count beside the neurons' own counts. */
@@ -23,6 +24,7 @@ typedef struct hs_count_job {
     const char *from;    /* where `a` was read from, for messages; NULL: it is fresh */
     bool replace;        /* `out` may be replaced */
     double autosave_s;   /* seconds between saves */
+    hs_sums *sums;       /* sees the inputs of all matrices; NULL: nobody asks */
     hs_ranks *ranks;     /* each takes every n-th chunk; rank 0 writes */
 } hs_count_job;
 

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 typedef struct options {
-    const char *model, *out, *export_pt, *import_pt, *show, *report;
+    const char *model, *out, *export_pt, *import_pt, *show, *report, *imatrix;
     hs_strings texts, merge;
     const char *magnitude;
     int64_t n_ctx, chunks, positions, autosave, generate, coactivation;
@@ -33,6 +33,7 @@ static const char *for_texts(const options *o)
            : o->coactivation ? "--coactivation"
            : o->magnitude    ? "--magnitude"
            : o->resume       ? "--resume"
+           : o->imatrix      ? "--imatrix"
                              : NULL;
 }
 
@@ -63,6 +64,10 @@ static int check_options(const hs_cli *cli, const options *o)
         return hs_cli_usage(cli, "--show writes no file");
     if (!o->show && !o->out)
         return hs_cli_usage(cli, "needs an output (-o)");
+    if (o->imatrix && o->resume)
+        return hs_cli_usage(cli, "--imatrix needs all chunks in one run: leave --resume out");
+    if (o->imatrix && hs_ranks_count(o->ranks) > 1)
+        return hs_cli_usage(cli, "--imatrix is for one process, not for several under mpirun");
     if (!run && hs_ranks_count(o->ranks) > 1)
         return hs_cli_usage(cli, "only texts (-i) are shared by several processes");
     return -1;
@@ -75,6 +80,24 @@ static hs_status refuse_same(const char *out, const char *in, hs_err *err)
     if (in && hs_same_file(out, in))
         return hs_fail(err, HS_ERR_USAGE, "%s: is an input; an output may not replace it", out);
     return HS_OK;
+}
+
+/* Before any work: the importance matrix can be made and replaces nothing that is needed. */
+static hs_status check_imatrix(const options *o, bool force, hs_err *err)
+{
+    if (!o->imatrix)
+        return HS_OK;
+    hs_status s = refuse_same(o->imatrix, o->model, err);
+    for (size_t i = 0; s == HS_OK && i < o->texts.n; i++)
+        s = refuse_same(o->imatrix, o->texts.v[i], err);
+    if (s == HS_OK && (hs_same_file(o->imatrix, o->out) || strcmp(o->imatrix, o->out) == 0))
+        s = hs_fail(err, HS_ERR_USAGE, "%s: is the profile too; name another file", o->imatrix);
+    hs_out *probe;
+    if (s == HS_OK)
+        s = hs_out_open(&probe, o->imatrix, force, err);
+    if (s == HS_OK)
+        hs_out_abort(probe);
+    return s;
 }
 
 /* Before any work: the output is no input, and it can be made. */
@@ -181,6 +204,8 @@ static hs_status prepare(hs_activation **a, const hs_cli *cli, const options *o,
     const char *from = job->from = resume_from(cli, o, job->partial);
     job->replace = cli->force || from == o->out;
     hs_status s = check_outputs(o, job->replace, cli->force, err);
+    if (s == HS_OK)
+        s = check_imatrix(o, cli->force, err);
     if (s == HS_OK && o->export_pt)
         s = hs_pt_export_check(o->export_pt, info->n_layer, cli->force, err);
     const uint32_t most = info->n_ctx_train && info->n_ctx_train < 4096 ? info->n_ctx_train : 4096;
@@ -221,10 +246,15 @@ static hs_status profile(hs_activation **a, const hs_cli *cli, const options *o,
                         .ranks = o->ranks};
     if (s == HS_OK)
         s = prepare(a, cli, o, &job, m, &info, &t, err);
+    if (s == HS_OK && o->imatrix)
+        s = hs_sums_new(&job.sums, m, err);
     /* No rank starts while another one cannot. */
     s = hs_ranks_agree(o->ranks, s, err);
     if (s == HS_OK)
         s = hs_count_run(*a, &job, err);
+    if (s == HS_OK && o->imatrix)
+        s = hs_sums_write(job.sums, o->imatrix, cli->force, &t, t.n_chunks, err);
+    hs_sums_free(job.sums);
     free(partial);
     hs_texts_free(&t);
     hs_model_free(m);
@@ -405,6 +435,8 @@ int main(int argc, char **argv)
          .help = "positions behind imported counts (default: the largest count)"},
         {HS_OPT_GROUP, .help = "Results"},
         {HS_OPT_STRING, "output", 'o', &o.out, "OUT", .help = "the profile to write"},
+        {HS_OPT_STRING, "imatrix", 0, &o.imatrix, "FILE",
+         .help = "also write the importance matrix for hotset-quantize there"},
         {HS_OPT_STRING, "report", 0, &o.report, "DIR",
          .help = "also write report.html with plots, and its data as CSV, there"},
         {HS_OPT_STRING, "export-pt", 0, &o.export_pt, "DIR",

@@ -4,7 +4,7 @@
 /* Which type every tensor gets.  Decided before anything is written; pure of I/O. */
 
 #include "formats/gguf.h"
-#include "tools/quantize/imatrix.h"
+#include "formats/imatrix.h"
 #include "tools/quantize/mixture.h"
 
 #include <regex.h>

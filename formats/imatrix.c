@@ -1,5 +1,5 @@
 /* Weights are used as the file has them, sums: only their ratios within a row matter. */
-#include "tools/quantize/imatrix.h"
+#include "formats/imatrix.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -148,4 +148,60 @@ hs_status hs_imatrix_find(const hs_imatrix *m, const hs_gguf_tensor *t, hs_impor
         *weight = sums->data;
     }
     return HS_OK;
+}
+
+/* --- writing ------------------------------------------------------------ */
+
+static void declare(hs_gguf_writer *w, const hs_imatrix_source *source,
+                    const hs_imatrix_entry *entry, size_t n)
+{
+    hs_gguf_set_str(w, "general.type", "imatrix");
+    hs_gguf_set_str_array(w, "imatrix.datasets", source->datasets, source->n_datasets);
+    hs_gguf_set_u32(w, "imatrix.chunk_count", source->n_chunks);
+    hs_gguf_set_u32(w, "imatrix.chunk_size", source->chunk_size);
+    for (size_t i = 0; i < n; i++) {
+        char name[HS_GGUF_MAX_NAME + 1];
+        snprintf(name, sizeof name, "%s%s", entry[i].name, sums_end);
+        hs_gguf_add_tensor(w, name, HS_F32, 2, (const uint64_t[]){entry[i].n, 1});
+        snprintf(name, sizeof name, "%s%s", entry[i].name, counts_end);
+        hs_gguf_add_tensor(w, name, HS_F32, 2, (const uint64_t[]){1, 1});
+    }
+}
+
+static hs_status write_entry(hs_gguf_writer *w, const hs_imatrix_entry *e, hs_err *err)
+{
+    for (uint32_t i = 0; i < e->n; i++) {
+        const float f = (float)e->sum2[i];
+        if (!isfinite(f))
+            return hs_fail(err, HS_ERR_FAILED, "%s: the squares of channel %" PRIu32 " overflow",
+                           e->name, i);
+        const hs_status s = hs_gguf_writer_data(w, &f, sizeof f, err);
+        if (s != HS_OK)
+            return s;
+    }
+    const float count = (float)e->count;
+    return hs_gguf_writer_data(w, &count, sizeof count, err);
+}
+
+hs_status hs_imatrix_write(const char *path, bool replace, const hs_imatrix_source *source,
+                           const hs_imatrix_entry *entry, size_t n, hs_err *err)
+{
+    hs_gguf_writer *w = hs_gguf_writer_new(false, 32);
+    if (!w)
+        return hs_fail(err, HS_ERR_NOMEM, "out of memory");
+    declare(w, source, entry, n);
+    hs_out *out = NULL;
+    hs_status s = hs_out_open(&out, path, replace, err);
+    if (s == HS_OK)
+        s = hs_gguf_writer_begin(w, out, err);
+    for (size_t i = 0; s == HS_OK && i < n; i++)
+        s = write_entry(w, &entry[i], err);
+    if (s == HS_OK)
+        s = hs_gguf_writer_end(w, err);
+    if (s == HS_OK)
+        s = hs_out_commit(out, true, err);
+    else
+        hs_out_abort(out);
+    hs_gguf_writer_free(w);
+    return s;
 }
