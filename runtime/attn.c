@@ -10,6 +10,7 @@ typedef struct attend_job {
     hs_session *s;
     const uint8_t *k, *v; /* this layer's caches */
     const float *q;       /* [n][n_head][head_dim], after RoPE */
+    float *spare;         /* the same memory: a head's q is not needed after its scores */
     float *o;
     uint32_t first_len; /* what the first token sees; each later one sees one more */
     size_t n;
@@ -36,11 +37,19 @@ static void attend(const attend_job *j, size_t t, uint32_t h)
     for (uint32_t i = 0; i < len; i++)
         att[i] *= scale;
     const float sum = s->k.exp_sum(att, att, s->k.max(att, len), len);
-    memset(o, 0, d * sizeof *o);
-    hs_kernel_axpy_rows(
-        kt,
-        &(hs_axpy_rows){
-            .y = o, .a = att, .row = j->v + at, .row_bytes = s->kv_row_bytes, .n = len, .end = d});
+    for (uint32_t from = 0; from < len; from += HS_ATT_BLOCK) {
+        float *y = from ? j->spare + qo : o;
+        memset(y, 0, d * sizeof *y);
+        hs_kernel_axpy_rows(
+            kt, &(hs_axpy_rows){.y = y,
+                                .a = att + from,
+                                .row = j->v + at + from * s->kv_row_bytes,
+                                .row_bytes = s->kv_row_bytes,
+                                .n = len - from < HS_ATT_BLOCK ? len - from : HS_ATT_BLOCK,
+                                .end = d});
+        for (uint32_t c = 0; from && c < d; c++)
+            o[c] += y[c];
+    }
     const float inv = 1.0f / sum;
     for (uint32_t c = 0; c < d; c++)
         o[c] *= inv;
@@ -76,33 +85,25 @@ static void store(const hs_session *s, uint8_t *cache, uint32_t pos, const float
         hs_dtype_get(HS_F16)->encode(row, v, s->kv_row_bytes / 2);
 }
 
-static const float *rope_at(const hs_session *s, uint32_t pos)
+const float *hs_rope_at(const hs_session *s, uint32_t pos)
 {
     return s->rope + (uint64_t)pos * s->m->rope_dim;
 }
 
-/* RoPE, store and attend for n tokens from token `first` of the batch on, with the host's cache:
- * q, kx, vx -> o. */
-static void attend_host(hs_session *s, uint32_t layer, size_t first, size_t n)
+void hs_attend_host(hs_session *s, uint32_t layer, size_t n)
 {
     const hs_model *m = s->m;
     const size_t qn = (size_t)m->n_head * m->head_dim, kn = (size_t)m->n_head_kv * m->head_dim;
     const uint64_t slot = (uint64_t)s->kv_slot[layer] * s->n_ctx * s->kv_row_bytes;
-    for (size_t t = first; t < first + n; t++) {
+    for (size_t t = 0; t < n; t++) {
         const uint32_t pos = s->pos + (uint32_t)t;
         float *k = s->kx + t * kn;
-        rope(m, s->q + t * qn, m->n_head, rope_at(s, pos));
-        rope(m, k, m->n_head_kv, rope_at(s, pos));
+        rope(m, s->q + t * qn, m->n_head, hs_rope_at(s, pos));
+        rope(m, k, m->n_head_kv, hs_rope_at(s, pos));
         store(s, s->k_cache + slot, pos, k);
         store(s, s->v_cache + slot, pos, s->vx + t * kn);
     }
-    attend_job j = {s,
-                    s->k_cache + slot,
-                    s->v_cache + slot,
-                    s->q + first * qn,
-                    s->o + first * qn,
-                    s->pos + (uint32_t)first + 1,
-                    n};
+    attend_job j = {s, s->k_cache + slot, s->v_cache + slot, s->q, s->q, s->o, s->pos + 1, n};
     hs_pool_run(s->pool, m->n_head, 1, attend_heads, &j);
 }
 
@@ -116,58 +117,19 @@ static void attn_host(hs_session *s, uint32_t layer, size_t n)
     hs_watched(s, HS_INPUT_ATTN, layer, s->xn, m->n_embd, n);
     const hs_product p[] = {{&y->wq, s->q, qn}, {&y->wk, s->kx, kn}, {&y->wv, s->vx, kn}};
     hs_matmuls(s, p, 3, s->xn, m->n_embd, n);
-    attend_host(s, layer, 0, n);
+    hs_attend_host(s, layer, n);
     hs_watched(s, HS_INPUT_ATTN_OUT, layer, s->o, qn, n);
     hs_matmul(s, &y->wo, s->o, qn, s->y, m->n_embd, n);
 }
 
-/* The projections on the device; the KV cache and the attention itself there too or here. */
-static hs_status attn_device(hs_session *s, uint32_t layer, size_t n, hs_err *err)
-{
-    const hs_model *m = s->m;
-    const hs_split *sp = s->split;
-    const hs_split_layer *sl = &sp->layer[layer];
-    const uint64_t x_bytes = 4ull * m->n_embd, q_bytes = 4ull * m->n_head * m->head_dim,
-                   k_bytes = 4ull * m->n_head_kv * m->head_dim;
-    for (size_t t = 0; t < n; t++) {
-        hs_dev_attn a = sl->dev_attn;
-        a.pos = s->pos + (uint32_t)t;
-        sp->ops->send(sp->dev, sp->scratch.x, s->x + t * m->n_embd, x_bytes);
-        if (sl->kv) {
-            a.stage = HS_DEV_ATTN_ALL;
-            sp->ops->send(sp->dev, sp->scratch.rope, rope_at(s, a.pos), 4ull * m->rope_dim);
-            sp->ops->attn(sp->dev, &a);
-        } else {
-            a.stage = HS_DEV_ATTN_QKV;
-            sp->ops->attn(sp->dev, &a);
-            sp->ops->recv(sp->dev, s->q + t * q_bytes / 4, sp->scratch.q, q_bytes);
-            sp->ops->recv(sp->dev, s->kx + t * k_bytes / 4, sp->scratch.k, k_bytes);
-            sp->ops->recv(sp->dev, s->vx + t * k_bytes / 4, sp->scratch.v, k_bytes);
-            const hs_status st = sp->ops->sync(sp->dev, err);
-            if (st != HS_OK)
-                return st;
-            attend_host(s, layer, t, 1);
-            sp->ops->send(sp->dev, sp->scratch.o, s->o + t * q_bytes / 4, q_bytes);
-            a.stage = HS_DEV_ATTN_OUT;
-            sp->ops->attn(sp->dev, &a);
-        }
-        sp->ops->recv(sp->dev, s->y + t * m->n_embd, sp->scratch.y, x_bytes);
-        const hs_status st = sp->ops->sync(sp->dev, err);
-        if (st != HS_OK)
-            return st;
-    }
-    return HS_OK;
-}
-
 hs_status hs_attn_forward(hs_session *s, uint32_t layer, size_t n, hs_err *err)
 {
-    if (s->split->layer[layer].attn) {
-        const hs_status st = attn_device(s, layer, n, err);
-        if (st != HS_OK)
-            return st;
-    } else {
-        attn_host(s, layer, n);
-    }
+    if (s->split->layer[layer].attn != HS_NOWHERE)
+        return hs_hybrid_attn(s, layer, n, err);
+    const hs_status st = hs_hybrid_home(s, n, err);
+    if (st != HS_OK)
+        return st;
+    attn_host(s, layer, n);
     for (size_t i = 0; i < n * s->m->n_embd; i++)
         s->x[i] += s->y[i];
     return HS_OK;

@@ -4,6 +4,7 @@
 
 #include "formats/fingerprint.h"
 #include "runtime/device.h"
+#include "runtime/kernels.h"
 #include "runtime/model.h"
 #include "runtime/split.h"
 
@@ -80,24 +81,25 @@ void hs_scratch_sizes(const hs_model *m, uint32_t n_ctx, bool output, bool kv,
     uint64_t cols = m->n_embd > q ? m->n_embd : q;
     cols = (cols > hid ? cols : hid);
     cols = (cols + 31) / 32 * 32;
+    const uint64_t b = HS_DEV_BATCH, blocks = kv ? (n_ctx + HS_ATT_BLOCK - 1) / HS_ATT_BLOCK : 0;
+    const uint64_t record = hs_dev_record_words(m->n_embd, m->n_ff);
     const hs_scratch_size sizes[HS_N_SCRATCH] = {
-        {offsetof(hs_dev_scratch, x), 4ull * m->n_embd},
-        {offsetof(hs_dev_scratch, xn), 4ull * m->n_embd},
-        {offsetof(hs_dev_scratch, y), 4ull * m->n_embd},
-        {offsetof(hs_dev_scratch, sum), 8ull * m->n_embd},
-        {offsetof(hs_dev_scratch, q), 4 * q},
-        {offsetof(hs_dev_scratch, k), 4 * kvd},
-        {offsetof(hs_dev_scratch, v), 4 * kvd},
-        {offsetof(hs_dev_scratch, o), 4 * q},
-        {offsetof(hs_dev_scratch, att), kv ? 4ull * m->n_head * n_ctx : 0},
-        {offsetof(hs_dev_scratch, rope), 4ull * m->head_dim},
-        {offsetof(hs_dev_scratch, hid), 4 * hid},
-        {offsetof(hs_dev_scratch, score), 4ull * m->n_ff},
-        {offsetof(hs_dev_scratch, z), 4ull * m->n_ff},
-        {offsetof(hs_dev_scratch, count), 4},
+        {offsetof(hs_dev_scratch, x), 4 * b * m->n_embd},
+        {offsetof(hs_dev_scratch, step), 16 + 4 * b * m->rope_dim},
+        {offsetof(hs_dev_scratch, rec), 4 * b * record},
+        {offsetof(hs_dev_scratch, sum), 8ull * HS_DEV_SUMS * m->n_embd},
+        {offsetof(hs_dev_scratch, far), 8 * b * m->n_embd},
+        {offsetof(hs_dev_scratch, qkv), 4 * b * (q + 2 * kvd)},
+        {offsetof(hs_dev_scratch, o), 4 * b * q},
+        {offsetof(hs_dev_scratch, att), kv ? 4 * b * m->n_head * n_ctx : 0},
+        {offsetof(hs_dev_scratch, top), 4 * b * m->n_head * blocks},
+        {offsetof(hs_dev_scratch, part), 4 * b * q * blocks},
+        {offsetof(hs_dev_scratch, hid), 4 * b * hid},
+        {offsetof(hs_dev_scratch, z), 4 * b * m->n_ff},
+        {offsetof(hs_dev_scratch, stats), 16ull * m->n_layer},
         {offsetof(hs_dev_scratch, logits), output ? 4ull * m->n_vocab : 0},
-        {offsetof(hs_dev_scratch, act_q), cols},
-        {offsetof(hs_dev_scratch, act_d), cols / 32 * 4},
+        {offsetof(hs_dev_scratch, act_q), b * cols},
+        {offsetof(hs_dev_scratch, act_d), b * cols / 32 * 4},
     };
     memcpy(out, sizes, sizeof sizes);
 }
@@ -112,20 +114,39 @@ uint64_t hs_budget_scratch(const hs_model *m, uint32_t n_ctx, bool output, bool 
     return sum;
 }
 
-uint64_t hs_budget_total(const hs_model *m, const hs_placement *p)
+static uint32_t neurons_on(const hs_placement_layer *y, uint32_t d)
 {
-    uint64_t sum = p->output ? hs_budget_output(m) : 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < y->n_device; i++)
+        n += (y->on_which ? y->on_which[i] : 0) == d;
+    return n;
+}
+
+uint64_t hs_budget_device(const hs_model *m, const hs_placement *p, uint32_t d)
+{
+    const bool output = p->output && p->output_device == d;
+    uint64_t sum = output ? hs_budget_output(m) : 0;
     bool kv = false;
     for (uint32_t l = 0; l < p->n_layer; l++) {
         const hs_placement_layer *y = &p->layer[l];
-        sum += y->attn ? hs_budget_attn(m, l) : 0;
-        sum += y->predictor ? hs_budget_predictor(m, l) : 0;
-        sum += y->ffn_norm ? hs_budget_ffn_norm(m, l) : 0;
-        sum += y->kv ? hs_budget_kv(m, p->n_ctx, p->kv_type) : 0;
-        sum += y->n_device ? hs_budget_neurons(m, l, y->n_device) : 0;
-        kv = kv || y->kv;
+        const uint32_t n = neurons_on(y, d);
+        const bool has_kv = y->kv && y->kv_device == d;
+        sum += y->attn && y->attn_device == d ? hs_budget_attn(m, l) : 0;
+        sum += y->predictor && y->predictor_device == d ? hs_budget_predictor(m, l) : 0;
+        sum += y->ffn_norm && y->ffn_norm_device == d ? hs_budget_ffn_norm(m, l) : 0;
+        sum += has_kv ? hs_budget_kv(m, p->n_ctx, p->kv_type) : 0;
+        sum += n ? hs_budget_neurons(m, l, n) : 0;
+        kv = kv || has_kv;
     }
-    return sum ? sum + hs_budget_scratch(m, p->n_ctx, p->output, kv) : 0;
+    return sum ? sum + hs_budget_scratch(m, p->n_ctx, output, kv) : 0;
+}
+
+uint64_t hs_budget_total(const hs_model *m, const hs_placement *p)
+{
+    uint64_t sum = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++)
+        sum += hs_budget_device(m, p, d);
+    return sum;
 }
 
 hs_status hs_placement_check(const hs_placement *p, const hs_model *m, hs_err *err)

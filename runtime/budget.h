@@ -3,7 +3,7 @@
 
 /* What each placeable part of a model costs on the device, in bytes, alignment included: the
  * one source for the solver's ledger and for what the runtime allocates, so both agree to the
- * byte.  A session's arena is hs_budget_total() of its placement. */
+ * byte.  A session's arena on a device is hs_budget_device() of its placement. */
 
 #include "formats/placement.h"
 #include "runtime/hotset.h"
@@ -25,7 +25,9 @@ uint64_t hs_budget_neuron_bytes(const hs_model *m, uint32_t layer);
 /* Working buffers; needed once as soon as anything is on the device.  `output` and `kv` say
  * whether the head's logits and attention scores are there too. */
 uint64_t hs_budget_scratch(const hs_model *m, uint32_t n_ctx, bool output, bool kv);
-/* All of the above for a placement; 0 for an empty one. */
+/* All of the above for what the placement puts on device d; 0: nothing. */
+uint64_t hs_budget_device(const hs_model *m, const hs_placement *p, uint32_t d);
+/* The same of all its devices. */
 uint64_t hs_budget_total(const hs_model *m, const hs_placement *p);
 
 /* HS_OK when p was made for a model of this shape and these weights; HS_ERR_FORMAT says what

@@ -153,9 +153,7 @@ static bool needs_q8(const hs_session *s, const hs_layer *y)
     return s->k.type[y->gate.dtype].act == HS_ACT_Q8 || s->k.type[y->up.dtype].act == HS_ACT_Q8;
 }
 
-/* The CPU's neurons for n tokens: xn -> s->sum; score is NULL without a predictor. */
-static void neurons_host(hs_session *s, uint32_t layer, const float *xn, const float *score,
-                         size_t n)
+void hs_neurons_host(hs_session *s, uint32_t layer, const float *xn, const float *score, size_t n)
 {
     const hs_split_layer *sl = &s->split->layer[layer];
     const hs_layer *y = &s->m->layer[layer];
@@ -189,83 +187,25 @@ static void neurons_host(hs_session *s, uint32_t layer, const float *xn, const f
     }
 }
 
-/* The device's share of one token is queued; what the host needs back arrives with sync. */
-static void queue_device(hs_session *s, uint32_t layer, const float *x, const float *xn,
-                         float *score, bool masked, uint32_t *count)
-{
-    const hs_split *sp = s->split;
-    hs_dev_ffn f = sp->layer[layer].dev_ffn;
-    const uint64_t bytes = 4ull * s->m->n_embd, score_bytes = 4ull * s->m->n_ff;
-    f.masked = masked;
-    f.has_predictor = f.has_predictor && masked;
-    f.threshold = s->threshold;
-    if (f.has_norm || f.has_predictor)
-        sp->ops->send(sp->dev, sp->scratch.x, x, bytes);
-    if (!f.has_norm)
-        sp->ops->send(sp->dev, sp->scratch.xn, xn, bytes);
-    if (masked && !f.has_predictor)
-        sp->ops->send(sp->dev, sp->scratch.score, score, score_bytes);
-    sp->ops->ffn(sp->dev, &f);
-    if (f.has_predictor)
-        sp->ops->recv(sp->dev, score, sp->scratch.score, score_bytes);
-    sp->ops->recv(sp->dev, s->sum_dev, sp->scratch.sum, 2 * bytes);
-    sp->ops->recv(sp->dev, count, sp->scratch.count, 4);
-}
-
-/* One token through the neuron path.  x: residual; xn: its norm; score: filled already unless
- * the predictor is on the device. */
-static hs_status neurons_token(hs_session *s, uint32_t layer, const float *x, const float *xn,
-                               float *score, float *out, hs_err *err)
-{
-    const hs_split_layer *sl = &s->split->layer[layer];
-    const bool masked = s->mode[layer] == HS_SPARSITY_PREDICTED;
-    const bool remote_score = masked && sl->predictor;
-    const bool device = sl->n_device || remote_score;
-    uint32_t device_active = 0;
-    hs_status st = HS_OK;
-    if (device)
-        queue_device(s, layer, x, xn, score, masked, &device_active);
-    if (remote_score && (st = s->split->ops->sync(s->split->dev, err)) != HS_OK)
-        return st;
-    neurons_host(s, layer, xn, masked ? score : NULL, 1);
-    if (device && !remote_score && (st = s->split->ops->sync(s->split->dev, err)) != HS_OK)
-        return st;
-    for (uint32_t i = 0; i < s->m->n_embd; i++)
-        out[i] = (float)(s->sum[i] + (sl->n_device ? s->sum_dev[i] : 0));
-    hs_layer_counts *c = &s->count[layer];
-    c->tokens++;
-    c->device_active += device_active;
-    if (sl->n_host < s->m->n_ff) /* else neurons_host has counted them */
-        for (uint32_t i = 0; i < s->m->n_ff; i++)
-            c->predicted += !masked || !(score[i] < s->threshold);
-    return HS_OK;
-}
-
-static hs_status ffn_neurons(hs_session *s, uint32_t layer, size_t n, hs_err *err)
+/* Predictor source: the residual before the FFN norm. */
+void hs_predict_host(hs_session *s, uint32_t layer, size_t n)
 {
     const hs_model *m = s->m;
     const hs_layer *y = &m->layer[layer];
+    hs_matmul(s, &y->fc1, s->x, m->n_embd, s->hid, y->fc1.rows, n);
+    for (size_t i = 0; i < n * y->fc1.rows; i++)
+        s->hid[i] = hs_act_gate(HS_FN_RELU, 0, s->hid[i]);
+    hs_matmul(s, &y->fc2, s->hid, y->fc1.rows, s->score, m->n_ff, n);
+}
+
+static void ffn_neurons(hs_session *s, uint32_t layer, size_t n)
+{
     const bool masked = s->mode[layer] == HS_SPARSITY_PREDICTED;
-    if (masked && !s->split->layer[layer].predictor) {
-        /* Predictor source: the residual before the FFN norm. */
-        hs_matmul(s, &y->fc1, s->x, m->n_embd, s->hid, y->fc1.rows, n);
-        for (size_t i = 0; i < n * y->fc1.rows; i++)
-            s->hid[i] = hs_act_gate(HS_FN_RELU, 0, s->hid[i]);
-        hs_matmul(s, &y->fc2, s->hid, y->fc1.rows, s->score, m->n_ff, n);
-    }
-    if (!s->split->layer[layer].n_device && !(masked && s->split->layer[layer].predictor)) {
-        neurons_host(s, layer, s->xn, masked ? s->score : NULL, n);
-        round_sums(s, n);
-        s->count[layer].tokens += n;
-        return HS_OK;
-    }
-    for (size_t t = 0; t < n; t++) {
-        const hs_status st = neurons_token(s, layer, s->x + t * m->n_embd, s->xn + t * m->n_embd,
-                                           s->score + t * m->n_ff, s->y + t * m->n_embd, err);
-        if (st != HS_OK)
-            return st;
-    }
-    return HS_OK;
+    if (masked)
+        hs_predict_host(s, layer, n);
+    hs_neurons_host(s, layer, s->xn, masked ? s->score : NULL, n);
+    round_sums(s, n);
+    s->count[layer].tokens += n;
 }
 
 /* ---- the dense path -------------------------------------------------------------------- */
@@ -346,17 +286,17 @@ static void ffn_dense(hs_session *s, uint32_t layer, size_t n)
 hs_status hs_ffn_forward(hs_session *s, uint32_t layer, size_t n, hs_err *err)
 {
     const hs_model *m = s->m;
+    if (hs_hybrid_has_ffn(s, layer))
+        return hs_hybrid_ffn(s, layer, n, err);
+    const hs_status st = hs_hybrid_home(s, n, err);
+    if (st != HS_OK)
+        return st;
     for (size_t t = 0; t < n; t++)
         hs_rmsnorm(s, s->xn + t * m->n_embd, s->x + t * m->n_embd, m->layer[layer].ffn_norm);
-    const bool dense = s->observe || s->watch ||
-                       (s->mode[layer] == HS_SPARSITY_OFF && s->split->layer[layer].n_device == 0);
-    if (dense) {
+    if (s->observe || s->watch || s->mode[layer] == HS_SPARSITY_OFF)
         ffn_dense(s, layer, n);
-    } else {
-        const hs_status st = ffn_neurons(s, layer, n, err);
-        if (st != HS_OK)
-            return st;
-    }
+    else
+        ffn_neurons(s, layer, n);
     for (size_t i = 0; i < n * m->n_embd; i++)
         s->x[i] += s->y[i];
     return HS_OK;

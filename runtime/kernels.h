@@ -25,6 +25,9 @@
  *     vector unit does cheapest, be its registers filled along one row or across sixteen.
  *   then lanes are halved: for h = L/2 … 1: lane[j] += lane[j+h], j < h.  Lane 0 is the result.
  *
+ * Attention sums V rows over blocks of HS_ATT_BLOCK positions, in each from +0 on and rising, and
+ * then the blocks' sums, rising.
+ *
  * The same bits on every level; a NaN is a NaN, but its sign and payload are not defined.  The
  * kernels expect the default floating-point environment (nearest even, denormals kept).
  *
@@ -39,6 +42,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+enum { HS_ATT_BLOCK = 256 };
 
 /* Activations of a product with quantized weights: n int8 and one scale per 32.
  * da = amax / 127, q = round-half-even(x * (1 / da)), which lies in -127…127.  Where 1 / da is

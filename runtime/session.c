@@ -102,14 +102,17 @@ static hs_status resolve_sparsity(hs_session *s, const hs_session_params *p, hs_
     return HS_OK;
 }
 
-/* The device that executes `pl`, or NULL. */
+/* The kind of device that executes `pl`, or NULL, and which ones of the machine. */
 static hs_status resolve_device(hs_session *s, const hs_session_params *p, hs_placement *pl,
-                                const hs_device_ops **ops, hs_err *err)
+                                const hs_device_ops **ops, int *ordinal, hs_err *err)
 {
     const char *want = p->device ? p->device : "auto";
     const bool is_auto = !strcmp(want, "auto");
+    const int n = pl ? (int)pl->n_devices : 1;
     hs_err why = {0};
     *ops = NULL;
+    for (int i = 0; i < n; i++)
+        ordinal[i] = i;
     s->device_name = "none";
     if (!strcmp(want, "none"))
         return HS_OK;
@@ -140,6 +143,8 @@ static hs_status resolve_device(hs_session *s, const hs_session_params *p, hs_pl
         *ops = NULL;
     } else {
         s->device_name = (*ops)->name;
+        if (is_auto)
+            return hs_split_choose(*ops, n, ordinal, err);
     }
     return HS_OK;
 }
@@ -154,11 +159,6 @@ static hs_status read_placement(hs_session *s, const hs_session_params *p, hs_pl
     if (st != HS_OK)
         return st;
     hs_placement *pl = *out;
-    if (pl->n_devices > 1)
-        return hs_fail(err, HS_ERR_DEVICE,
-                       "%s: planned for %u devices; a model runs on one (hotset-solve "
-                       "--vram-budget plans for one)",
-                       p->placement, pl->n_devices);
     if ((st = hs_placement_check(pl, s->m, err)) != HS_OK)
         return hs_ctx(err, st, "%s: ", p->placement);
     if (!pl->fingerprint[0])
@@ -306,7 +306,6 @@ static uint64_t lay_out(hs_session *s, uint8_t *block)
         {&s->act, 4 * b * m->n_ff},
         {&s->chunk, 4 * b * 3 * (m->n_ff / HS_FFN_CHUNK + 1)},
         {&s->sum, 8 * b * m->n_embd},
-        {&s->sum_dev, 8ull * m->n_embd},
         {&s->q8, b * cols},
         {&s->q8d, b * cols / 32 * 4},
         {&s->logits, 4ull * m->n_vocab},
@@ -344,14 +343,16 @@ static hs_status session_init(hs_session *s, const hs_session_params *p, hs_plac
     if (!s->mode || !s->count || !s->down_t || !s->kv_slot)
         return hs_fail(err, HS_ERR_NOMEM, "out of memory");
     const hs_device_ops *ops;
+    int ordinal[HS_PLACEMENT_DEVICES];
     if ((st = resolve_machine(s, p, err)) != HS_OK || (st = resolve_context(s, p, err)) != HS_OK ||
         (st = resolve_sparsity(s, p, err)) != HS_OK ||
         (st = read_placement(s, p, pl, err)) != HS_OK ||
-        (st = resolve_device(s, p, *pl, &ops, err)) != HS_OK ||
+        (st = resolve_device(s, p, *pl, &ops, ordinal, err)) != HS_OK ||
         (st = make_down_t(s, *pl, ops, err)) != HS_OK)
         return st;
     s->budget = p->has_budget ? p->vram_budget : *pl ? (*pl)->vram_capacity : 0;
-    st = hs_split_new(&s->split, m, *pl, s->down_t, ops, s->budget, s->n_ctx, s->kv_type, err);
+    st = hs_split_new(&s->split, m, *pl, s->down_t, ops, ordinal, s->budget, s->n_ctx, s->kv_type,
+                      err);
     if (st != HS_OK)
         return p->placement ? hs_ctx(err, st, "%s: ", p->placement) : st;
     if ((st = make_kv(s, err)) != HS_OK)
@@ -420,23 +421,28 @@ static hs_status nonfinite(const hs_session *s, uint32_t layer, hs_err *err)
                    where, s->pos);
 }
 
-static hs_status head(hs_session *s, size_t t, hs_err *err)
+/* Logits of token t of a batch of n. */
+static hs_status head(hs_session *s, size_t t, size_t n, hs_err *err)
 {
     const hs_model *m = s->m;
     float *x = s->x + t * m->n_embd;
-    if (s->split->output) {
-        const hs_split *sp = s->split;
-        sp->ops->send(sp->dev, sp->scratch.x, x, 4ull * m->n_embd);
-        sp->ops->head(sp->dev, &sp->head);
-        sp->ops->recv(sp->dev, s->logits, sp->scratch.logits, 4ull * m->n_vocab);
-        const hs_status st = sp->ops->sync(sp->dev, err);
-        if (st != HS_OK)
+    hs_status st;
+    if (s->split->output != HS_NOWHERE) {
+        if ((st = hs_hybrid_head(s, t, n, err)) != HS_OK)
             return st;
     } else {
+        if ((st = hs_hybrid_home(s, n, err)) != HS_OK)
+            return st;
         hs_rmsnorm(s, s->xn, x, m->output_norm);
         hs_matmul(s, &m->output, s->xn, m->n_embd, s->logits, m->n_vocab, 1);
     }
-    return all_finite(s->logits, m->n_vocab) ? HS_OK : nonfinite(s, m->n_layer, err);
+    if (all_finite(s->logits, m->n_vocab))
+        return HS_OK;
+    /* On a device it was not seen in which layer. */
+    for (uint32_t l = 0; hs_is_hybrid(s) && l < m->n_layer; l++)
+        if (hs_model_find_nonfinite(m, l))
+            return nonfinite(s, l, err);
+    return nonfinite(s, m->n_layer, err);
 }
 
 static hs_status eval_batch(hs_session *s, const int32_t *ids, size_t n, bool last,
@@ -447,11 +453,18 @@ static hs_status eval_batch(hs_session *s, const int32_t *ids, size_t n, bool la
     for (size_t t = 0; t < n; t++)
         hs_dtype_get(m->token_embd.dtype)
             ->decode(s->x + t * m->n_embd, hs_mat_row(&m->token_embd, (uint64_t)ids[t]), m->n_embd);
-    for (uint32_t l = 0; l < m->n_layer; l++) {
+    if ((st = hs_hybrid_begin(s, n, err)) != HS_OK)
+        return st;
+    for (uint32_t l = 0, done; l < m->n_layer; l += done) {
+        if ((st = hs_hybrid_run(s, l, n, &done, err)) != HS_OK)
+            return st;
+        if (done > 0)
+            continue;
+        done = 1;
         if ((st = hs_attn_forward(s, l, n, err)) != HS_OK ||
             (st = hs_ffn_forward(s, l, n, err)) != HS_OK)
             return st;
-        if (!all_finite(s->x, n * m->n_embd))
+        if (s->split->at == HS_NOWHERE && !all_finite(s->x, n * m->n_embd))
             return nonfinite(s, l, err);
     }
     for (size_t t = 0; s->watch && t < n; t++) {
@@ -459,7 +472,7 @@ static hs_status eval_batch(hs_session *s, const int32_t *ids, size_t n, bool la
         hs_watched(s, HS_INPUT_HEAD, 0, s->xn, m->n_embd, 1);
     }
     for (size_t t = each ? 0 : n - 1; (each || last) && t < n; t++) {
-        if ((st = head(s, t, err)) != HS_OK)
+        if ((st = head(s, t, n, err)) != HS_OK)
             return st;
         if (each && !each(ud, s->pos + t, s->logits))
             return hs_fail(err, HS_ERR_INTERRUPTED, "interrupted");
@@ -479,10 +492,12 @@ hs_status hs_session_eval(hs_session *s, const int32_t *ids, size_t n, hs_logits
             return hs_fail(err, HS_ERR_USAGE, "token %zu has id %d, the vocabulary ends at %u", i,
                            ids[i], s->m->n_vocab - 1);
     const uint32_t start = s->pos;
-    for (size_t i = 0; i < n; i += s->batch) {
-        const size_t k = n - i < s->batch ? n - i : s->batch;
+    const size_t step = hs_is_hybrid(s) && s->batch > HS_DEV_BATCH ? HS_DEV_BATCH : s->batch;
+    for (size_t i = 0; i < n; i += step) {
+        const size_t k = n - i < step ? n - i : step;
         const hs_status st = eval_batch(s, ids + i, k, i + k == n, each, ud, err);
         if (st != HS_OK) {
+            hs_hybrid_abandon(s);
             s->pos = start;
             return st;
         }
@@ -518,12 +533,15 @@ void hs_session_layer_stats(const hs_session *s, uint32_t layer, hs_layer_stats 
 {
     const hs_layer_counts *c = &s->count[layer];
     const double cells = (double)c->tokens * s->m->n_ff;
+    uint64_t active, predicted;
+    hs_hybrid_stats(s, layer, &active, &predicted);
+    predicted += c->predicted;
     *out = (hs_layer_stats){
         .mode = s->mode[layer],
-        .predicted_share = cells > 0 ? (double)c->predicted / cells : 0,
-        .active_share = cells > 0 ? (double)(c->cpu_active + c->device_active) / cells : 0,
+        .predicted_share = cells > 0 ? (double)predicted / cells : 0,
+        .active_share = cells > 0 ? (double)(c->cpu_active + active) / cells : 0,
         .cpu_neurons = c->cpu_active,
-        .device_neurons = c->device_active,
+        .device_neurons = active,
     };
 }
 
@@ -539,14 +557,16 @@ bool hs_session_memory(const hs_session *s, hs_memory *host, hs_memory *device)
     host->planned = host->used = host->weights + host->kv + host->scratch;
     *device = (hs_memory){0};
     const hs_split *sp = s->split;
-    if (!sp->dev)
+    if (!hs_is_hybrid(s))
         return false;
-    *device = (hs_memory){.budget = sp->budget,
-                          .planned = sp->planned,
-                          .used = sp->ops->used(sp->dev),
-                          .weights = sp->weights,
-                          .kv = sp->kv,
-                          .scratch = sp->scratch_bytes};
+    device->budget = sp->budget;
+    device->planned = sp->planned;
+    for (int i = 0; i < sp->n_dev; i++) {
+        device->used += sp->ops->used(sp->device[i].dev);
+        device->weights += sp->device[i].weights;
+        device->kv += sp->device[i].kv;
+        device->scratch += sp->device[i].scratch_bytes;
+    }
     return true;
 }
 

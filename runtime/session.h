@@ -15,7 +15,7 @@ extern "C" {
 enum { HS_MAX_BATCH = 64, HS_MAX_NOTES = 16, HS_FFN_CHUNK = 64 };
 
 typedef struct hs_layer_counts {
-    uint64_t tokens, predicted, cpu_active, device_active;
+    uint64_t tokens, predicted, cpu_active;
 } hs_layer_counts;
 
 struct hs_session {
@@ -57,7 +57,6 @@ struct hs_session {
     int32_t *act;      /* [B][n_ff]   active neurons, likewise */
     uint32_t *chunk;   /* [B][chunks] lengths of the lists */
     double *sum;       /* [B][n_embd] down projection, the CPU's part */
-    double *sum_dev;   /* [n_embd]    and the device's */
     int8_t *q8;        /* [B][max cols] */
     float *q8d;        /* [B][max cols / 32] */
     uint64_t q8_cols;
@@ -97,6 +96,32 @@ static inline void hs_watched(const hs_session *s, hs_input input, uint32_t laye
     if (s->watch)
         s->watch(s->watch_ud, input, layer, x, len, n);
 }
+
+/* The host's halves, for layers that are split: positions' angles; RoPE, cache and attention of n
+ * tokens (q, kx, vx -> o); predictor (x -> score); the CPU's neurons (xn -> sum, score NULL: all
+ * are candidates). */
+const float *hs_rope_at(const hs_session *s, uint32_t pos);
+void hs_attend_host(hs_session *s, uint32_t layer, size_t n);
+void hs_predict_host(hs_session *s, uint32_t layer, size_t n);
+void hs_neurons_host(hs_session *s, uint32_t layer, const float *xn, const float *score, size_t n);
+
+/* hybrid.c: layers of which devices have a part, n <= HS_DEV_BATCH tokens at a time.  begin comes
+ * before a batch's first layer and takes its tokens' residual to be on the host; home brings it
+ * there; run does all layers from `layer` on that one device has wholly and returns their number.
+ * attn and ffn add to the residual.  abandon forgets a batch that failed. */
+static inline bool hs_is_hybrid(const hs_session *s) { return s->split->n_dev > 0; }
+HS_NODISCARD hs_status hs_hybrid_begin(hs_session *s, size_t n, hs_err *err);
+HS_NODISCARD hs_status hs_hybrid_home(hs_session *s, size_t n, hs_err *err);
+HS_NODISCARD hs_status hs_hybrid_run(hs_session *s, uint32_t layer, size_t n, uint32_t *done,
+                                     hs_err *err);
+HS_NODISCARD hs_status hs_hybrid_attn(hs_session *s, uint32_t layer, size_t n, hs_err *err);
+/* False: the host does all of this layer's FFN. */
+bool hs_hybrid_has_ffn(const hs_session *s, uint32_t layer);
+HS_NODISCARD hs_status hs_hybrid_ffn(hs_session *s, uint32_t layer, size_t n, hs_err *err);
+HS_NODISCARD hs_status hs_hybrid_head(hs_session *s, size_t token, size_t n, hs_err *err);
+void hs_hybrid_abandon(hs_session *s);
+/* Active neurons on devices, and candidates that predictors there have found, of one layer. */
+void hs_hybrid_stats(const hs_session *s, uint32_t layer, uint64_t *active, uint64_t *predicted);
 
 /* One layer's attention for n tokens at positions pos…: x += attention(x). */
 HS_NODISCARD hs_status hs_attn_forward(hs_session *s, uint32_t layer, size_t n, hs_err *err);

@@ -8,6 +8,7 @@
  * HS_DEV() gives the few functions that cross files a name of their own in each. */
 
 #include "runtime/device.h"
+#include "runtime/kernels.h"
 #include "runtime/mathx.h"
 
 #ifdef HS_CUDA_EMU
@@ -25,27 +26,19 @@
 
 /* Threads of every block, its warps, and the rows that a group of lanes computes together. */
 static constexpr unsigned HS_BLOCK = 128, HS_WARPS = HS_BLOCK / 32, HS_ROWS = 4;
-static constexpr unsigned HS_MAX_RECV = 32;
-
-/* One receive that waits in pinned memory for sync to hand it over. */
-typedef struct hs_dev_recv {
-    void *dst;
-    const uint8_t *src;
-    size_t bytes;
-} hs_dev_recv;
-
 struct hs_device {
     uint8_t *arena;
     uint64_t arena_bytes, used;
     cudaStream_t stream;
+    cudaEvent_t event; /* of the last mark */
     int ordinal;
-    hs_err err; /* first failure since the last sync; nothing is queued after it */
-    /* Pinned memory that sends and receives go through, so that the copies are asynchronous and
-     * the host's pointers may be any; started over by each sync. */
-    uint8_t *stage;
-    size_t stage_bytes, stage_used;
-    hs_dev_recv recv[HS_MAX_RECV];
-    unsigned n_recv;
+    bool capturing;
+    hs_err err; /* first failure since the last report; nothing is queued after it */
+    hs_dev_counts counts;
+};
+
+struct hs_dev_graph {
+    cudaGraphExec_t exec;
 };
 
 /* --- host side, device.cu ------------------------------------------------------------ */
@@ -62,31 +55,41 @@ bool HS_DEV(holds)(hs_device *dev, hs_buf buf, uint64_t bytes, const char *what)
 /* The matrix has this shape, a type with kernels, and lies in allocated memory. */
 bool HS_DEV(shape)(hs_device *dev, const hs_dev_mat *m, uint32_t rows, uint32_t cols,
                    const char *what);
-
-/* linear.cu: y = x * scale(x) * w, RMSNorm; all f32 [n]. */
-void HS_DEV(norm)(hs_device *dev, hs_buf y, hs_buf x, hs_buf w, uint32_t n, float eps);
 }
 
-/* What scratch.act_q/act_d hold at the moment: the quantized form of one f32 buffer. */
+/* Vectors of several tokens: token t's at p + t * ld. */
+typedef struct hs_dev_vec {
+    float *p;
+    uint32_t ld, n; /* n tokens */
+} hs_dev_vec;
+
+/* What scratch.act_q and act_d hold at the moment: the quantized form of these. */
 typedef struct hs_dev_quantized {
-    bool any;
-    uint64_t offset;
+    const float *of;
 } hs_dev_quantized;
 
-/* The activation a kernel reads: x by float rows, q and d by quantized ones. */
+/* The activations a kernel reads: x by float rows, q and d by quantized ones; token t's at
+ * x + t * ldx, q + t * ldq and d + t * ldq / 32. */
 typedef struct hs_dev_act {
     const float *x;
     const int8_t *q;
     const float *d;
+    uint32_t ldx, ldq, n;
 } hs_dev_act;
 
+/* What a product does with its result. */
+typedef enum hs_dev_then { HS_DEV_SET, HS_DEV_RELU, HS_DEV_ADD } hs_dev_then;
+
 extern "C" {
+/* linear.cu: y = x * scale(x) * w, RMSNorm, and with `quantize` its quantized form. */
+void HS_DEV(norm)(hs_device *dev, const hs_dev_scratch *s, hs_dev_vec y, hs_dev_vec x, hs_buf w,
+                  uint32_t cols, float eps, bool quantize, hs_dev_quantized *have);
 /* The activation for products of m with x; quantizes x when m needs that and it is not yet. */
 hs_dev_act HS_DEV(activation)(hs_device *dev, const hs_dev_scratch *s, const hs_dev_mat *m,
-                              hs_buf x, hs_dev_quantized *have);
-/* y = m x, f32 [m->rows]; relu keeps positive values only. */
-void HS_DEV(matvec)(hs_device *dev, const hs_dev_scratch *s, const hs_dev_mat *m, hs_buf y,
-                    hs_buf x, bool relu, hs_dev_quantized *have);
+                              hs_dev_vec x, hs_dev_quantized *have);
+/* y = m x, relu of it, or y += m x. */
+void HS_DEV(matvec)(hs_device *dev, const hs_dev_scratch *s, const hs_dev_mat *m, hs_dev_vec y,
+                    hs_dev_vec x, hs_dev_then then, hs_dev_quantized *have);
 }
 
 template <class T> static inline T *hs_dev_ptr(const hs_device *dev, hs_buf buf)
@@ -94,57 +97,44 @@ template <class T> static inline T *hs_dev_ptr(const hs_device *dev, hs_buf buf)
     return reinterpret_cast<T *>(dev->arena + buf.offset);
 }
 
+static __host__ __device__ inline uint32_t hs_dev_min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline hs_dev_vec hs_dev_rows(const hs_device *dev, hs_buf buf, uint32_t ld, uint32_t n)
+{
+    return {hs_dev_ptr<float>(dev, buf), ld, n};
+}
+
+/* Launch a kernel of HS_BLOCK threads on the device's stream. */
+#define HS_RUN(dev, kernel, grid, ...)                                    \
+    do {                                                                  \
+        (dev)->counts.launches++;                                         \
+        HS_LAUNCH(kernel, grid, HS_BLOCK, 0, (dev)->stream, __VA_ARGS__); \
+    } while (0)
+
 /* Launch `kernel<type>`; the type was checked by HS_DEV(shape). */
-#define HS_LAUNCH_BY_TYPE(type, kernel, grid, block, shared_bytes, stream, ...)           \
-    do {                                                                                  \
-        switch (type) {                                                                   \
-        case HS_F32:                                                                      \
-            HS_LAUNCH(kernel<HS_F32>, grid, block, shared_bytes, stream, __VA_ARGS__);    \
-            break;                                                                        \
-        case HS_F16:                                                                      \
-            HS_LAUNCH(kernel<HS_F16>, grid, block, shared_bytes, stream, __VA_ARGS__);    \
-            break;                                                                        \
-        case HS_BF16:                                                                     \
-            HS_LAUNCH(kernel<HS_BF16>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q8_0:                                                                     \
-            HS_LAUNCH(kernel<HS_Q8_0>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q5_0:                                                                     \
-            HS_LAUNCH(kernel<HS_Q5_0>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q4_0:                                                                     \
-            HS_LAUNCH(kernel<HS_Q4_0>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q6_K:                                                                     \
-            HS_LAUNCH(kernel<HS_Q6_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q4_1:                                                                     \
-            HS_LAUNCH(kernel<HS_Q4_1>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q5_1:                                                                     \
-            HS_LAUNCH(kernel<HS_Q5_1>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q2_K:                                                                     \
-            HS_LAUNCH(kernel<HS_Q2_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q3_K:                                                                     \
-            HS_LAUNCH(kernel<HS_Q3_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q4_K:                                                                     \
-            HS_LAUNCH(kernel<HS_Q4_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_Q5_K:                                                                     \
-            HS_LAUNCH(kernel<HS_Q5_K>, grid, block, shared_bytes, stream, __VA_ARGS__);   \
-            break;                                                                        \
-        case HS_IQ4_NL:                                                                   \
-            HS_LAUNCH(kernel<HS_IQ4_NL>, grid, block, shared_bytes, stream, __VA_ARGS__); \
-            break;                                                                        \
-        case HS_IQ4_XS:                                                                   \
-            HS_LAUNCH(kernel<HS_IQ4_XS>, grid, block, shared_bytes, stream, __VA_ARGS__); \
-            break;                                                                        \
-        default: break;                                                                   \
-        }                                                                                 \
+#define HS_LAUNCH_BY_TYPE(dev, type, kernel, grid, ...)                           \
+    do {                                                                          \
+        switch (type) {                                                           \
+        case HS_F32: HS_RUN(dev, kernel<HS_F32>, grid, __VA_ARGS__); break;       \
+        case HS_F16: HS_RUN(dev, kernel<HS_F16>, grid, __VA_ARGS__); break;       \
+        case HS_BF16: HS_RUN(dev, kernel<HS_BF16>, grid, __VA_ARGS__); break;     \
+        case HS_Q8_0: HS_RUN(dev, kernel<HS_Q8_0>, grid, __VA_ARGS__); break;     \
+        case HS_Q5_0: HS_RUN(dev, kernel<HS_Q5_0>, grid, __VA_ARGS__); break;     \
+        case HS_Q4_0: HS_RUN(dev, kernel<HS_Q4_0>, grid, __VA_ARGS__); break;     \
+        case HS_Q6_K: HS_RUN(dev, kernel<HS_Q6_K>, grid, __VA_ARGS__); break;     \
+        case HS_Q4_1: HS_RUN(dev, kernel<HS_Q4_1>, grid, __VA_ARGS__); break;     \
+        case HS_Q5_1: HS_RUN(dev, kernel<HS_Q5_1>, grid, __VA_ARGS__); break;     \
+        case HS_Q2_K: HS_RUN(dev, kernel<HS_Q2_K>, grid, __VA_ARGS__); break;     \
+        case HS_Q3_K: HS_RUN(dev, kernel<HS_Q3_K>, grid, __VA_ARGS__); break;     \
+        case HS_Q4_K: HS_RUN(dev, kernel<HS_Q4_K>, grid, __VA_ARGS__); break;     \
+        case HS_Q5_K: HS_RUN(dev, kernel<HS_Q5_K>, grid, __VA_ARGS__); break;     \
+        case HS_IQ4_NL: HS_RUN(dev, kernel<HS_IQ4_NL>, grid, __VA_ARGS__); break; \
+        case HS_IQ4_XS: HS_RUN(dev, kernel<HS_IQ4_XS>, grid, __VA_ARGS__); break; \
+        default: break;                                                           \
+        }                                                                         \
     } while (0)
 
 static inline bool hs_dev_type_quantized(hs_dtype t)
@@ -265,21 +255,44 @@ static __device__ __forceinline__ float hs_dev_fold(float a, float b, unsigned l
     return hs_addf(upper ? b : a, __shfl_xor_sync(mask, upper ? a : b, h));
 }
 
-/* The canonical products of the wanted rows with the activation; a lane gets that of its row. */
+/* Four trees over the group's lanes in one: of lane quarter i the sum of p[i]. */
+static __device__ __forceinline__ float hs_dev_fold4(const float *p, unsigned lanes, unsigned lane,
+                                                     unsigned mask)
+{
+    const float even = hs_dev_fold(p[0], p[2], lane, (int)lanes / 2, mask);
+    const float odd = hs_dev_fold(p[1], p[3], lane, (int)lanes / 2, mask);
+    return hs_dev_sum(hs_dev_fold(even, odd, lane, (int)lanes / 4, mask), (int)lanes / 4, mask);
+}
+
+/* The canonical products of the wanted rows with one activation; a lane gets that of its row. */
 template <hs_dtype T>
 static __device__ __forceinline__ float hs_dev_dots(const uint8_t *w, uint64_t row_bytes,
-                                                    unsigned wanted, hs_dev_act a, uint32_t n,
+                                                    unsigned wanted, hs_dev_act a, uint32_t cols,
                                                     const hs_group<T> &g)
 {
-    constexpr int lanes = hs_row<T>::lanes;
     const uint8_t *row = w + g.first * row_bytes;
-    const float p0 = wanted & 1 ? hs_row<T>::partial(row, a, n, g.lane) : 0;
-    const float p1 = wanted & 2 ? hs_row<T>::partial(row + row_bytes, a, n, g.lane) : 0;
-    const float p2 = wanted & 4 ? hs_row<T>::partial(row + 2 * row_bytes, a, n, g.lane) : 0;
-    const float p3 = wanted & 8 ? hs_row<T>::partial(row + 3 * row_bytes, a, n, g.lane) : 0;
-    const float even = hs_dev_fold(p0, p2, g.lane, lanes / 2, g.mask);
-    const float odd = hs_dev_fold(p1, p3, g.lane, lanes / 2, g.mask);
-    return hs_dev_sum(hs_dev_fold(even, odd, g.lane, lanes / 4, g.mask), lanes / 4, g.mask);
+    float p[HS_ROWS] = {0, 0, 0, 0};
+#ifndef HS_CUDA_EMU
+#pragma unroll
+#endif
+    for (unsigned r = 0; r < HS_ROWS; r++)
+        if (wanted >> r & 1)
+            hs_row<T>::template partial<1>(row + r * row_bytes, a, cols, g.lane, 1, &p[r]);
+    return hs_dev_fold4(p, hs_row<T>::lanes, g.lane, g.mask);
+}
+
+/* The canonical products of one row with the activations of up to HS_DEV_BATCH tokens, whose
+ * weights are read once; a lane gets those of tokens lane / share and that + 4. */
+template <hs_dtype T>
+static __device__ __forceinline__ void hs_dev_dot_batch(const uint8_t *row, hs_dev_act a,
+                                                        uint32_t cols, const hs_group<T> &g,
+                                                        float out[2])
+{
+    static_assert(HS_DEV_BATCH == 2 * HS_ROWS, "two results a lane");
+    float p[HS_DEV_BATCH] = {0, 0, 0, 0, 0, 0, 0, 0};
+    hs_row<T>::template partial<HS_DEV_BATCH>(row, a, cols, g.lane, a.n, p);
+    out[0] = hs_dev_fold4(p, hs_row<T>::lanes, g.lane, g.mask);
+    out[1] = hs_dev_fold4(p + HS_ROWS, hs_row<T>::lanes, g.lane, g.mask);
 }
 
 #endif

@@ -7,10 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Enough for one token's traffic: layer inputs and results, and the logits of a large
- * vocabulary.  Larger copies go directly. */
-static constexpr size_t HS_STAGE_BYTES = 4 << 20;
-
 static hs_status device_error(cudaError_t e, const char *what, hs_err *err)
 {
     return hs_fail(err, HS_ERR_DEVICE, "device %s: %s: %s", HS_DEV_NAME, what,
@@ -41,20 +37,12 @@ bool HS_DEV(begin)(hs_device *dev)
 {
     if (dev->err.code)
         return false;
-    check(dev, cudaSetDevice(dev->ordinal), "cudaSetDevice"); /* the calling thread may be new */
+    if (!dev->capturing) /* the calling thread may be new */
+        check(dev, cudaSetDevice(dev->ordinal), "selecting it");
     return !dev->err.code;
 }
 
-void HS_DEV(end)(hs_device *dev, const char *what)
-{
-    check(dev, cudaGetLastError(), what);
-#ifdef HS_CUDA_EMU
-    if (dev->stream->err.code) {
-        HS_DEV(fail)(dev, "%s: %s", what, dev->stream->err.msg);
-        dev->stream->err.code = HS_OK;
-    }
-#endif
-}
+void HS_DEV(end)(hs_device *dev, const char *what) { check(dev, cudaGetLastError(), what); }
 
 bool HS_DEV(holds)(hs_device *dev, hs_buf buf, uint64_t bytes, const char *what)
 {
@@ -101,6 +89,19 @@ static int device_count(hs_err *err)
     return n;
 }
 
+static hs_status device_probe(int ordinal, uint64_t *avail, uint64_t *total, hs_err *err)
+{
+    size_t a = 0, t = 0;
+    cudaError_t e = cudaSetDevice(ordinal);
+    if (e == cudaSuccess)
+        e = cudaMemGetInfo(&a, &t);
+    if (e != cudaSuccess)
+        return device_error(e, "reading its memory", err);
+    *avail = a;
+    *total = t;
+    return HS_OK;
+}
+
 static void device_close(hs_device *dev)
 {
     if (!dev)
@@ -110,11 +111,11 @@ static void device_close(hs_device *dev)
         cudaStreamSynchronize(dev->stream);
         cudaStreamDestroy(dev->stream);
     }
+    if (dev->event)
+        cudaEventDestroy(dev->event);
 #ifdef HS_CUDA_EMU
     hs_emu_arena_end(dev->arena, dev->arena_bytes);
 #endif
-    if (dev->stage)
-        cudaFreeHost(dev->stage);
     if (dev->arena)
         cudaFree(dev->arena);
     free(dev);
@@ -122,8 +123,8 @@ static void device_close(hs_device *dev)
 
 static hs_status no_space(uint64_t wanted, uint64_t avail, hs_err *err)
 {
-    return hs_fail(err, HS_ERR_NOSPACE, "device %s: wanted %llu bytes, %llu are free", HS_DEV_NAME,
-                   (unsigned long long)wanted, (unsigned long long)avail);
+    return hs_fail(err, HS_ERR_NOSPACE, "device %s: the plan needs %llu bytes, %llu are free",
+                   HS_DEV_NAME, (unsigned long long)wanted, (unsigned long long)avail);
 }
 
 static hs_status reserve(hs_device *dev, hs_err *err)
@@ -137,7 +138,7 @@ static hs_status reserve(hs_device *dev, hs_err *err)
     void *p = NULL;
     e = dev->arena_bytes ? cudaMalloc(&p, dev->arena_bytes) : cudaSuccess;
     if (e == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); /* taken: the context is still good */
+        (void)cudaGetLastError(); /* taken: the context is still good */
         return no_space(dev->arena_bytes, avail, err);
     }
     if (e != cudaSuccess)
@@ -166,14 +167,15 @@ static hs_status device_open(hs_device **out, int ordinal, uint64_t arena_bytes,
         return hs_fail(err, HS_ERR_NOMEM, "device %s: out of memory", HS_DEV_NAME);
     dev->ordinal = ordinal;
     dev->arena_bytes = arena_bytes;
-    dev->stage_bytes = HS_STAGE_BYTES;
-    void *stage = NULL;
     hs_status st = HS_OK;
-    if ((e = cudaStreamCreate(&dev->stream)) != cudaSuccess)
+    /* Waiting sleeps instead of spinning; a device in use already has made its choice. */
+    if (cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync) != cudaSuccess)
+        (void)cudaGetLastError();
+    if ((e = cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking)) != cudaSuccess)
         st = device_error(e, "creating a stream", err);
-    else if ((e = cudaMallocHost(&stage, HS_STAGE_BYTES)) != cudaSuccess)
-        st = device_error(e, "reserving pinned memory", err);
-    dev->stage = (uint8_t *)stage;
+    else if ((e = cudaEventCreateWithFlags(&dev->event, cudaEventBlockingSync |
+                                                            cudaEventDisableTiming)) != cudaSuccess)
+        st = device_error(e, "creating an event", err);
     if (!st)
         st = reserve(dev, err);
     if (st) {
@@ -181,19 +183,6 @@ static hs_status device_open(hs_device **out, int ordinal, uint64_t arena_bytes,
         return st;
     }
     *out = dev;
-    return HS_OK;
-}
-
-static hs_status device_memory(hs_device *dev, uint64_t *avail, uint64_t *total, hs_err *err)
-{
-    size_t a = 0, t = 0;
-    cudaError_t e = cudaSetDevice(dev->ordinal);
-    if (e == cudaSuccess)
-        e = cudaMemGetInfo(&a, &t);
-    if (e != cudaSuccess)
-        return device_error(e, "reading its memory", err);
-    *avail = a;
-    *total = t;
     return HS_OK;
 }
 
@@ -238,28 +227,29 @@ static hs_status device_upload(hs_device *dev, hs_buf dst, uint64_t at, const vo
     return e == cudaSuccess ? HS_OK : device_error(e, "upload", err);
 }
 
-/* A place in pinned memory, or NULL when it is full. */
-static uint8_t *stage_take(hs_device *dev, size_t bytes)
+static hs_status device_pin(hs_device *dev, uint64_t bytes, void **out, hs_err *err)
 {
-    if (bytes > dev->stage_bytes - dev->stage_used)
-        return NULL;
-    uint8_t *p = dev->stage + dev->stage_used;
-    const size_t rounded = (bytes + 63) & ~(size_t)63;
-    dev->stage_used +=
-        rounded < dev->stage_bytes - dev->stage_used ? rounded : dev->stage_bytes - dev->stage_used;
-    return p;
+    cudaError_t e = cudaSetDevice(dev->ordinal);
+    if (e == cudaSuccess)
+        e = cudaHostAlloc(out, bytes, cudaHostAllocPortable);
+    return e == cudaSuccess ? HS_OK : device_error(e, "reserving pinned memory", err);
+}
+
+static void device_unpin(hs_device *dev, void *p)
+{
+    (void)dev;
+    if (p)
+        cudaFreeHost(p);
 }
 
 static void device_send(hs_device *dev, hs_buf dst, const void *src, uint64_t bytes)
 {
     if (bytes == 0 || !HS_DEV(begin)(dev) || !HS_DEV(holds)(dev, dst, bytes, "send"))
         return;
-    uint8_t *stage = stage_take(dev, bytes);
-    if (stage)
-        memcpy(stage, src, bytes);
+    dev->counts.sends++;
+    dev->counts.bytes_sent += bytes;
     check(dev,
-          cudaMemcpyAsync(dev->arena + dst.offset, stage ? stage : src, bytes,
-                          cudaMemcpyHostToDevice, dev->stream),
+          cudaMemcpyAsync(dev->arena + dst.offset, src, bytes, cudaMemcpyHostToDevice, dev->stream),
           "send");
 }
 
@@ -267,28 +257,111 @@ static void device_recv(hs_device *dev, void *dst, hs_buf src, uint64_t bytes)
 {
     if (bytes == 0 || !HS_DEV(begin)(dev) || !HS_DEV(holds)(dev, src, bytes, "recv"))
         return;
-    uint8_t *stage = dev->n_recv < HS_MAX_RECV ? stage_take(dev, bytes) : NULL;
-    if (stage)
-        dev->recv[dev->n_recv++] = {dst, stage, bytes};
+    dev->counts.recvs++;
+    dev->counts.bytes_received += bytes;
     check(dev,
-          cudaMemcpyAsync(stage ? stage : dst, dev->arena + src.offset, bytes,
-                          cudaMemcpyDeviceToHost, dev->stream),
+          cudaMemcpyAsync(dst, dev->arena + src.offset, bytes, cudaMemcpyDeviceToHost, dev->stream),
           "recv");
 }
 
-static hs_status device_sync(hs_device *dev, hs_err *err)
+static void device_copy(hs_device *dev, hs_buf dst, hs_buf src)
 {
-    cudaSetDevice(dev->ordinal);
-    check(dev, cudaStreamSynchronize(dev->stream), "sync");
-    for (unsigned i = 0; i < dev->n_recv && !dev->err.code; i++)
-        memcpy(dev->recv[i].dst, dev->recv[i].src, dev->recv[i].bytes);
-    dev->n_recv = 0;
-    dev->stage_used = 0;
+    if (dst.bytes == 0 || !HS_DEV(begin)(dev) || !HS_DEV(holds)(dev, src, dst.bytes, "copy") ||
+        !HS_DEV(holds)(dev, dst, dst.bytes, "copy"))
+        return;
+    check(dev,
+          cudaMemcpyAsync(dev->arena + dst.offset, dev->arena + src.offset, dst.bytes,
+                          cudaMemcpyDeviceToDevice, dev->stream),
+          "copy");
+}
+
+/* --- waiting ---------------------------------------------------------------------------- */
+
+static hs_status report(hs_device *dev, cudaError_t e, hs_err *err)
+{
+#ifdef HS_CUDA_EMU
+    if (e != cudaSuccess && dev->stream->err.code) {
+        HS_DEV(fail)(dev, "%s", dev->stream->err.msg);
+        dev->stream->err.code = HS_OK;
+    }
+#endif
+    check(dev, e, "working");
+    dev->counts.syncs++;
     const hs_status st = dev->err.code;
     if (st && err)
         *err = dev->err;
     dev->err.code = HS_OK;
     return st;
+}
+
+static void device_mark(hs_device *dev)
+{
+    if (HS_DEV(begin)(dev))
+        check(dev, cudaEventRecord(dev->event, dev->stream), "marking a place");
+}
+
+static hs_status device_wait(hs_device *dev, hs_err *err)
+{
+    cudaSetDevice(dev->ordinal);
+    return report(dev, cudaEventSynchronize(dev->event), err);
+}
+
+static hs_status device_sync(hs_device *dev, hs_err *err)
+{
+    cudaSetDevice(dev->ordinal);
+    return report(dev, cudaStreamSynchronize(dev->stream), err);
+}
+
+static void device_counts(const hs_device *dev, hs_dev_counts *out) { *out = dev->counts; }
+
+/* --- graphs ------------------------------------------------------------------------------ */
+
+static void graph_begin(hs_device *dev)
+{
+    if (!HS_DEV(begin)(dev))
+        return;
+    const cudaError_t e = cudaStreamBeginCapture(dev->stream, cudaStreamCaptureModeThreadLocal);
+    check(dev, e, "capturing");
+    dev->capturing = e == cudaSuccess;
+}
+
+static hs_dev_graph *graph_end(hs_device *dev)
+{
+    if (!dev->capturing)
+        return NULL;
+    dev->capturing = false;
+    cudaGraph_t g = NULL;
+    hs_dev_graph *out = (hs_dev_graph *)calloc(1, sizeof *out);
+    check(dev, cudaStreamEndCapture(dev->stream, &g), "capturing");
+    if (!out)
+        HS_DEV(fail)(dev, "capturing: out of memory");
+    if (!dev->err.code)
+        check(dev, cudaGraphInstantiate(&out->exec, g, 0), "making a graph");
+    if (g)
+        cudaGraphDestroy(g);
+    if (dev->err.code) {
+        free(out);
+        return NULL;
+    }
+    return out;
+}
+
+static void graph_launch(hs_device *dev, hs_dev_graph *g)
+{
+    if (!HS_DEV(begin)(dev))
+        return;
+    dev->counts.graphs++;
+    check(dev, cudaGraphLaunch(g->exec, dev->stream), "launching a graph");
+}
+
+static void graph_free(hs_device *dev, hs_dev_graph *g)
+{
+    if (!g)
+        return;
+    cudaSetDevice(dev->ordinal);
+    cudaStreamSynchronize(dev->stream); /* it may be running */
+    cudaGraphExecDestroy(g->exec);
+    free(g);
 }
 
 /* --- the table ------------------------------------------------------------------------- */
@@ -306,9 +379,10 @@ const hs_device_ops *hs_device_cuda(void)
 #endif
 {
     static const hs_device_ops ops = {
-        HS_DEV_NAME,  device_count, device_open,   device_close, device_memory,
-        device_alloc, device_used,  device_upload, device_send,  device_recv,
-        HS_DEV(attn), HS_DEV(ffn),  HS_DEV(head),  device_sync,
+        HS_DEV_NAME,  device_count,  device_probe, device_open,  device_close, device_alloc,
+        device_used,  device_upload, device_pin,   device_unpin, device_send,  device_recv,
+        device_copy,  HS_DEV(attn),  HS_DEV(ffn),  HS_DEV(head), graph_begin,  graph_end,
+        graph_launch, graph_free,    device_mark,  device_wait,  device_sync,  device_counts,
     };
     return &ops;
 }

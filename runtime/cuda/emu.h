@@ -61,7 +61,23 @@ typedef struct hs_emu_warp {
     uint32_t value[HS_EMU_WARP], arg[HS_EMU_WARP], result[HS_EMU_WARP];
 } hs_emu_warp;
 
+/* Something a stream will do.  Deferred streams do it when the host waits, graphs whenever they are
+ * launched. */
+typedef struct hs_emu_task {
+    struct hs_emu_task *next;
+    void (*run)(struct hs_emu_stream *s, const void *args);
+    uint8_t args[]; /* aligned by the pointers before */
+} hs_emu_task;
+
+typedef struct hs_emu_list {
+    hs_emu_task *first, **end;
+} hs_emu_list;
+
 typedef struct hs_emu_stream {
+    hs_emu_list queue;
+    uint64_t n_queued, n_done;
+    hs_emu_list *capture; /* tasks go there instead while it is set */
+    bool deferred;
     /* Through pointers, so that no compiler can prove that a switch leaves a kernel's __shared__
      * variables alone. */
     void (*barrier)(struct hs_emu_stream *s, int line);
@@ -358,15 +374,66 @@ static inline void hs_emu_run(hs_emu_stream *s, const char *name, dim3 grid, dim
         hs_emu_fibers_start(s);
 }
 
+/* --- the queue ------------------------------------------------------------------------- */
+
+static inline void hs_emu_list_free(hs_emu_list *l)
+{
+    while (l->first) {
+        hs_emu_task *t = l->first;
+        l->first = t->next;
+        free(t);
+    }
+    l->end = &l->first;
+}
+
+/* Do it now, or when the host waits, or with a graph; f is copied and takes the stream. */
+template <class F> static void hs_emu_do(hs_emu_stream *s, F f)
+{
+    if (!s->deferred && !s->capture) {
+        f(s);
+        return;
+    }
+    hs_emu_task *t = (hs_emu_task *)malloc(sizeof *t + sizeof f);
+    if (!t) {
+        hs_fail(&s->err, HS_ERR_NOMEM, "out of memory");
+        return;
+    }
+    t->next = NULL;
+    t->run = [](hs_emu_stream *on, const void *p) { (*static_cast<const F *>(p))(on); };
+    memcpy(t->args, &f, sizeof f);
+    hs_emu_list *l = s->capture ? s->capture : &s->queue;
+    *l->end = t;
+    l->end = &t->next;
+    s->n_queued += !s->capture;
+}
+
+/* Do what was queued first, until `upto` tasks are done in all.  Nothing is done after a failure.
+ */
+static inline void hs_emu_catch_up(hs_emu_stream *s, uint64_t upto)
+{
+    while (s->queue.first && s->n_done < upto) {
+        hs_emu_task *t = s->queue.first;
+        s->queue.first = t->next;
+        if (!t->next)
+            s->queue.end = &s->queue.first;
+        s->n_done++;
+        if (!s->err.code)
+            t->run(s, t->args);
+        free(t);
+    }
+}
+
 template <class... P, class... A>
 static void hs_emu_launch(hs_emu_stream *s, const char *name, dim3 grid, dim3 block,
                           size_t shared_bytes, void (*kernel)(P...), A... args)
 {
-    const auto body = [&] { kernel(args...); };
-    using body_type = decltype(body);
-    hs_emu_run(
-        s, name, grid, block, shared_bytes, [](const void *p) { (*static_cast<body_type *>(p))(); },
-        &body);
+    hs_emu_do(s, [=](hs_emu_stream *on) {
+        const auto body = [=] { kernel(args...); };
+        using body_type = decltype(body);
+        hs_emu_run(
+            on, name, grid, block, shared_bytes,
+            [](const void *p) { (*static_cast<body_type *>(p))(); }, &body);
+    });
 }
 
 #define HS_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \

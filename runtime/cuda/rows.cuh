@@ -6,17 +6,31 @@
 
 template <hs_dtype T> struct hs_row;
 
+/* For t < tokens <= N, unrolled so that each token's sum has a register of its own. */
+#ifdef HS_CUDA_EMU
+#define HS_EACH_TOKEN(t, N, tokens, ...)                     \
+    for (unsigned t = 0; t < (N == 1 ? 1 : (tokens)); t++) { \
+        __VA_ARGS__;                                         \
+    }
+#else
+#define HS_EACH_TOKEN(t, N, tokens, ...) \
+    _Pragma("unroll") for (unsigned t = 0; t < N; t++) if (N == 1 || t < (tokens)) { __VA_ARGS__; }
+#endif
+
 /* Float rows: lane j of 32 adds w[i] * x[i] for i = j, j + 32, …  A warp reads 128 (F32) or 64
  * bytes in one piece. */
 template <class E> struct hs_float_row {
     static constexpr unsigned lanes = 32;
-    static __device__ __forceinline__ float partial(const uint8_t *row, hs_dev_act a, uint32_t n,
-                                                    unsigned lane)
+    template <int N>
+    static __device__ __forceinline__ void partial(const uint8_t *row, const hs_dev_act &a,
+                                                   uint32_t n, unsigned lane, unsigned tokens,
+                                                   float *sum)
     {
-        float sum = 0;
-        for (uint32_t i = lane; i < n; i += 32)
-            sum = hs_addf(sum, hs_mulf(value(row, i), a.x[i]));
-        return sum;
+        for (uint32_t i = lane; i < n; i += 32) {
+            const float w = value(row, i);
+            const float *x = a.x + i;
+            HS_EACH_TOKEN(t, N, tokens, sum[t] = hs_addf(sum[t], hs_mulf(w, x[t * a.ldx])));
+        }
     }
     static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
     {
@@ -57,27 +71,35 @@ static constexpr int HS_ONES = 0x01010101;
 
 template <class B> struct hs_quant_row {
     static constexpr unsigned lanes = 16;
-    static __device__ __forceinline__ float partial(const uint8_t *row, hs_dev_act a, uint32_t n,
-                                                    unsigned lane)
+    template <int N>
+    static __device__ __forceinline__ void partial(const uint8_t *row, const hs_dev_act &a,
+                                                   uint32_t n, unsigned lane, unsigned tokens,
+                                                   float *sum)
     {
-        constexpr unsigned fours = B::halves ? 4 : 8; /* of a group */
-        float sum = 0;
         for (uint32_t g = lane; g < n / (4 * fours); g += 16) {
             const uint32_t b = B::halves ? g / 2 : g;
-            const unsigned first = B::halves ? g % 2 * 4 : 0;
-            const int *x = reinterpret_cast<const int *>(a.q + 32 * (size_t)b);
-            float d = 0;
-            int p = 0, ones = 0;
-            for (unsigned s = first; s < first + fours; s++) {
-                p += B::dot(row, b, s, x[s], &d);
-                if (B::has_min)
-                    ones = __dp4a(HS_ONES, x[s], ones);
-            }
-            sum = hs_addf(sum, hs_mulf((float)p, hs_mulf(d, a.d[b])));
-            if (B::has_min)
-                sum = hs_addf(sum, hs_mulf((float)ones, hs_mulf(B::min(row, b, first), a.d[b])));
+            const int8_t *q = a.q + 32 * (size_t)b;
+            const float *d = a.d + b;
+            HS_EACH_TOKEN(t, N, tokens,
+                          one(row, b, B::halves ? g % 2 * 4 : 0,
+                              reinterpret_cast<const int *>(q + (size_t)t * a.ldq),
+                              d[t * (a.ldq / 32)], &sum[t]));
         }
-        return sum;
+    }
+    static constexpr unsigned fours = B::halves ? 4 : 8; /* of a group */
+    static __device__ __forceinline__ void one(const uint8_t *row, uint32_t b, unsigned first,
+                                               const int *x, float dq, float *sum)
+    {
+        float d = 0;
+        int p = 0, ones = 0;
+        for (unsigned s = first; s < first + fours; s++) {
+            p += B::dot(row, b, s, x[s], &d);
+            if (B::has_min)
+                ones = __dp4a(HS_ONES, x[s], ones);
+        }
+        *sum = hs_addf(*sum, hs_mulf((float)p, hs_mulf(d, dq)));
+        if (B::has_min)
+            *sum = hs_addf(*sum, hs_mulf((float)ones, hs_mulf(B::min(row, b, first), dq)));
     }
     static __device__ __forceinline__ float value(const uint8_t *row, uint32_t i)
     {

@@ -167,8 +167,6 @@ one_error "a bad mode" 2 "--sparsity" "$run" -m "$m" --sparsity some
 one_error "a bad batch" 2 "--batch" "$run" -m "$m" --batch 65
 one_error "a missing model" 3 "nothing.gguf: cannot open" "$run" -m "$tmp/nothing.gguf"
 one_error "a missing prompt file" 3 "nothing.txt: cannot open" "$run" -q -m "$m" -f "$tmp/nothing.txt"
-one_error "a placement for several devices" 1 "several: planned for 3 devices; a model runs on one" \
-    "$run" -q -m "$m" --placement tests/fuzz/corpus/placement/several --device emu -p a
 one_error "a missing placement" 3 "nothing.gpuidx" "$run" -q -m "$m" --placement "$tmp/nothing.gpuidx"
 
 # --- ends ---

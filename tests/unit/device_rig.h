@@ -31,13 +31,25 @@ typedef struct rig {
     uint64_t rng;
     void *owned[64];
     size_t n_owned;
-    float *x; /* [1024] */
+    float *x; /* [HS_DEV_BATCH][MAX_EMBD] */
 } rig;
 
 typedef struct mat {
     hs_dev_mat dev;
     uint8_t *host;
 } mat;
+
+/* The emulation, or with HS_DEVICE=cuda (scripts/check-gpu) the first GPU. */
+static inline const hs_device_ops *tested_device(void)
+{
+    const char *name = getenv("HS_DEVICE");
+    const hs_device_ops *ops =
+        name && strcmp(name, "cuda") == 0 ? hs_device_cuda() : hs_device_emu();
+    assert_non_null(ops);
+    return ops;
+}
+
+static inline bool is_emulated(const hs_device_ops *ops) { return ops == hs_device_emu(); }
 
 static inline void *own(rig *r, size_t bytes)
 {
@@ -89,34 +101,36 @@ static inline void sync_good(rig *r)
     good(r->ops->sync(r->dev, &err), &err);
 }
 
-enum { MAX_EMBD = 1024, MAX_FF = 512, MAX_CTX = 48, MAX_HEADS = 8 };
+enum { MAX_EMBD = 1024, MAX_FF = 512, MAX_CTX = 600, MAX_HEADS = 8 };
 
 static inline void rig_open(rig *r, uint64_t seed)
 {
-    *r = (rig){.ops = hs_device_emu(), .rng = seed};
+    *r = (rig){.ops = tested_device(), .rng = seed};
     hs_kernels_init(&r->k, HS_CPU_SCALAR);
     hs_err err;
-    good(r->ops->open(&r->dev, 0, 32u << 20, &err), &err);
+    good(r->ops->open(&r->dev, 0, 48u << 20, &err), &err);
     hs_dev_scratch *s = &r->s;
-    s->x = take(r, 4 * MAX_EMBD);
-    s->xn = take(r, 4 * MAX_EMBD);
-    s->y = take(r, 4 * MAX_EMBD);
-    s->sum = take(r, 8 * MAX_EMBD);
-    s->q = take(r, 4 * MAX_EMBD);
-    s->k = take(r, 4 * MAX_EMBD);
-    s->v = take(r, 4 * MAX_EMBD);
-    s->o = take(r, 4 * MAX_EMBD);
-    s->att = take(r, 4 * MAX_HEADS * MAX_CTX);
-    s->rope = take(r, 4 * 128);
-    s->hid = take(r, 4 * 512);
-    s->score = take(r, 4 * MAX_FF);
-    s->z = take(r, 4 * MAX_FF);
-    s->count = take(r, 4);
+    const uint64_t b = HS_DEV_BATCH, blocks = (MAX_CTX + HS_ATT_BLOCK - 1) / HS_ATT_BLOCK;
+    s->x = take(r, 4 * b * MAX_EMBD);
+    s->step = take(r, 16 + 4 * b * 128);
+    s->rec = take(r, 4 * b * hs_dev_record_words(MAX_EMBD, MAX_FF));
+    s->sum = take(r, 8ull * HS_DEV_SUMS * MAX_EMBD);
+    s->far = take(r, 8 * b * MAX_EMBD);
+    s->qkv = take(r, 4 * b * 2 * MAX_EMBD);
+    s->o = take(r, 4 * b * MAX_EMBD);
+    s->att = take(r, 4 * b * MAX_HEADS * MAX_CTX);
+    s->top = take(r, 4 * b * MAX_HEADS * blocks);
+    s->part = take(r, 4 * b * MAX_EMBD * blocks);
+    s->hid = take(r, 4 * b * 512);
+    s->z = take(r, 4 * b * MAX_FF);
+    s->stats = take(r, 16 * 2);
     s->logits = take(r, 4 * 512);
-    s->act_q = take(r, MAX_EMBD);
-    s->act_d = take(r, 4 * MAX_EMBD / 32);
-    r->x = own(r, 4 * MAX_EMBD);
-    for (int i = 0; i < MAX_EMBD; i++)
+    s->act_q = take(r, b * MAX_EMBD);
+    s->act_d = take(r, b * 4 * MAX_EMBD / 32);
+    const uint64_t zero[4] = {0};
+    good(r->ops->upload(r->dev, s->stats, 0, zero, 32, &err), &err);
+    r->x = own(r, 4 * HS_DEV_BATCH * MAX_EMBD);
+    for (int i = 0; i < HS_DEV_BATCH * MAX_EMBD; i++)
         r->x[i] = rndf(r);
 }
 
@@ -135,13 +149,15 @@ static inline size_t d_at(hs_dtype t)
 
 static inline bool is_super(hs_dtype t) { return hs_dtype_get(t)->block_elems == 256; }
 
-/* Random bits for the integers, so that every bit position counts; moderate scales. */
+/* Random bits for the integers, so that every bit position counts; moderate scales: the sums of a
+ * layer stay where they do not depend on their order (mathx.h). */
 static inline void random_rows(rig *r, hs_dtype t, uint8_t *p, size_t bytes)
 {
     const hs_dtype_info *info = hs_dtype_get(t);
     for (size_t at = 0; at < bytes; at += info->block_bytes) {
         const float f = rndf(r);
-        const uint16_t half = hs_f32_to_f16(f / 16), brain = hs_f32_to_bf16(f);
+        const float small = is_super(t) ? 4096 : 16;
+        const uint16_t half = hs_f32_to_f16(f / small), brain = hs_f32_to_bf16(f);
         for (size_t i = 0; i < info->block_bytes; i++)
             p[at + i] = (uint8_t)rnd(r);
         if (t == HS_F32)
@@ -150,7 +166,7 @@ static inline void random_rows(rig *r, hs_dtype t, uint8_t *p, size_t bytes)
             memcpy(p + at, &brain, 2);
         else
             memcpy(p + at + d_at(t), &half, 2);
-        const uint16_t min = hs_f32_to_f16(rndf(r) / 16);
+        const uint16_t min = hs_f32_to_f16(rndf(r) / small);
         if (t == HS_Q4_1 || t == HS_Q5_1 || t == HS_Q2_K || t == HS_Q4_K || t == HS_Q5_K)
             memcpy(p + at + d_at(t) + 2, &min, 2);
     }

@@ -19,13 +19,14 @@ typedef struct ffn_case {
     uint32_t n, n_embd;
     bool has_norm, has_predictor, masked, has_gate;
     hs_act_fn fn;
+    float threshold; /* 0: some */
 } ffn_case;
 
 enum { N_FF = 300, RANK = 32 };
 
 typedef struct ffn_data {
     mat gate, up, down, fc1, fc2;
-    float *norm, score[N_FF];
+    float *norm, score[HS_DEV_BATCH][N_FF];
     int32_t id[N_FF];
 } ffn_data;
 
@@ -34,8 +35,8 @@ static hs_dev_ffn ffn_args(rig *r, const ffn_case *c, ffn_data *d)
     const uint32_t rank = is_super(c->fc) ? 256 : RANK;
     for (uint32_t i = 0, id = 0; i < c->n; i++)
         d->id[i] = (int32_t)(id += i && id + 1 + c->n - i < N_FF ? 1 + rnd(r) % 2 : i ? 1 : 0);
-    for (uint32_t i = 0; i < N_FF; i++)
-        d->score[i] = rndf(r);
+    for (uint32_t i = 0; i < HS_DEV_BATCH * N_FF; i++)
+        d->score[i / N_FF][i % N_FF] = rndf(r);
     hs_dev_ffn f = {.scratch = &r->s,
                     .norm = random_floats(r, &d->norm, c->n_embd),
                     .has_norm = c->has_norm,
@@ -46,7 +47,9 @@ static hs_dev_ffn ffn_args(rig *r, const ffn_case *c, ffn_data *d)
                     .n_embd = c->n_embd,
                     .n_ff = N_FF,
                     .eps = 1e-6f,
-                    .threshold = c->has_predictor ? -0.5f : 0.125f,
+                    .threshold = c->threshold != 0  ? c->threshold
+                                 : c->has_predictor ? -0.5f
+                                                    : 0.125f,
                     .fn = c->fn,
                     .fn_param = 0.01f};
     if (c->has_predictor) {
@@ -67,21 +70,22 @@ static hs_dev_ffn ffn_args(rig *r, const ffn_case *c, ffn_data *d)
     return f;
 }
 
-/* sum and score are filled, the count is returned. */
-static uint32_t ffn_ref(const rig *r, const hs_dev_ffn *f, ffn_data *d, const float *xn,
+/* sum and score of token t are filled, the count is returned. */
+static uint32_t ffn_ref(const rig *r, const hs_dev_ffn *f, ffn_data *d, uint32_t t, const float *xn,
                         double *sum)
 {
     uint32_t count = 0;
+    float *score = d->score[t];
     if (f->has_predictor) {
         float hid[512];
-        ref_matvec(r, &d->fc1, r->x, hid);
+        ref_matvec(r, &d->fc1, r->x + t * f->n_embd, hid);
         for (uint32_t i = 0; i < f->fc1.rows; i++)
             hid[i] = hid[i] > 0 ? hid[i] : 0;
-        ref_matvec(r, &d->fc2, hid, d->score);
+        ref_matvec(r, &d->fc2, hid, score);
     }
     memset(sum, 0, 8 * f->n_embd);
     for (uint32_t i = 0; i < f->n; i++) {
-        if (f->masked && d->score[d->id[i]] < f->threshold)
+        if (f->masked && score[d->id[i]] < f->threshold)
             continue;
         float z;
         bool active;
@@ -108,36 +112,108 @@ static uint32_t ffn_ref(const rig *r, const hs_dev_ffn *f, ffn_data *d, const fl
     return count;
 }
 
+static bool is_candidate(const hs_dev_ffn *f, const ffn_data *d, uint32_t t, uint32_t i)
+{
+    return !(d->score[t][i] < f->threshold);
+}
+
+/* Normalised inputs and, without a predictor, candidates, as the host sends them. */
+static void make_records(const rig *r, const hs_dev_ffn *f, const ffn_data *d, uint32_t *rec)
+{
+    const uint32_t words = hs_dev_record_words(f->n_embd, f->n_ff);
+    memset(rec, 0, 4 * (size_t)words * f->n_tokens);
+    for (uint32_t t = 0; t < f->n_tokens; t++) {
+        float *xn = (float *)(void *)(rec + t * words);
+        ref_norm(r, xn, r->x + t * f->n_embd, d->norm, f->n_embd, f->eps);
+        for (uint32_t i = 0; i < f->n_ff; i++)
+            rec[t * words + f->n_embd + i / 32] |= (uint32_t)is_candidate(f, d, t, i) << i % 32;
+    }
+}
+
+typedef struct ffn_out {
+    uint32_t rec[HS_DEV_BATCH * (MAX_EMBD + MAX_FF / 32)];
+    double sum[HS_DEV_BATCH * MAX_EMBD], far[HS_DEV_BATCH * MAX_EMBD];
+    float x[HS_DEV_BATCH * MAX_EMBD];
+    uint64_t stats[4];
+} ffn_out;
+
+/* The stages one by one with the host's part between them (apart), or all at once. */
+static void ffn_on_device(rig *r, hs_dev_ffn f, const uint32_t *rec, const double *host, bool apart,
+                          ffn_out *out)
+{
+    const uint64_t x_bytes = 4ull * f.n_tokens * f.n_embd,
+                   rec_bytes = 4ull * f.n_tokens * hs_dev_record_words(f.n_embd, f.n_ff);
+    r->ops->send(r->dev, r->s.x, r->x, x_bytes);
+    r->ops->send(r->dev, r->s.rec, rec, rec_bytes);
+    f.has_far = apart;
+    if (apart) {
+        f.stages = HS_DEV_FFN_PREPARE;
+        r->ops->ffn(r->dev, &f);
+        r->ops->recv(r->dev, out->rec, r->s.rec, rec_bytes);
+        f.stages = HS_DEV_FFN_NEURONS | HS_DEV_FFN_COLLECT;
+        f.prepared = true;
+        r->ops->ffn(r->dev, &f);
+        r->ops->recv(r->dev, out->sum, r->s.far, 2 * x_bytes);
+        r->ops->send(r->dev, r->s.far, host, 2 * x_bytes);
+        f.stages = HS_DEV_FFN_FINISH;
+        r->ops->ffn(r->dev, &f);
+    } else {
+        f.stages = HS_DEV_FFN_PREPARE | HS_DEV_FFN_NEURONS | HS_DEV_FFN_COLLECT | HS_DEV_FFN_FINISH;
+        r->ops->ffn(r->dev, &f);
+        r->ops->recv(r->dev, out->rec, r->s.rec, rec_bytes);
+        r->ops->recv(r->dev, out->sum, r->s.far, 2 * x_bytes);
+    }
+    r->ops->recv(r->dev, out->x, r->s.x, x_bytes);
+    r->ops->recv(r->dev, out->stats, r->s.stats, sizeof out->stats);
+    sync_good(r);
+}
+
 /* Returns the number of active neurons. */
-static uint32_t run_ffn(const ffn_case *c, uint64_t seed)
+static uint32_t run_ffn_tokens(const ffn_case *c, uint64_t seed, uint32_t n_tokens, bool apart)
 {
     rig r;
     rig_open(&r, seed);
     ffn_data d;
-    const hs_dev_ffn f = ffn_args(&r, c, &d);
-    float xn[MAX_EMBD], score[N_FF];
-    double got[MAX_EMBD], want[MAX_EMBD];
-    uint32_t count = 77;
-    ref_norm(&r, xn, r.x, d.norm, c->n_embd, f.eps);
-    if (c->has_norm || c->has_predictor)
-        r.ops->send(r.dev, r.s.x, r.x, 4 * c->n_embd);
-    if (!c->has_norm)
-        r.ops->send(r.dev, r.s.xn, xn, 4 * c->n_embd);
-    if (!c->has_predictor)
-        r.ops->send(r.dev, r.s.score, d.score, sizeof d.score);
-    r.ops->ffn(r.dev, &f);
-    r.ops->recv(r.dev, got, r.s.sum, 8 * c->n_embd);
-    r.ops->recv(r.dev, score, r.s.score, sizeof score);
-    r.ops->recv(r.dev, &count, r.s.count, 4);
-    sync_good(&r);
-    const uint32_t want_count = ffn_ref(&r, &f, &d, xn, want);
-    assert_int_equal(count, want_count);
-    check_floats("score", score, d.score, N_FF);
-    for (uint32_t i = 0; i < c->n_embd; i++)
-        if (got[i] != want[i])
-            fail_msg("%s: sum[%u] is %a, expected %a", hs_dtype_name(c->down), i, got[i], want[i]);
+    hs_dev_ffn f = ffn_args(&r, c, &d);
+    f.n_tokens = n_tokens;
+    f.layer = 1;
+    const uint32_t words = hs_dev_record_words(c->n_embd, N_FF);
+    ffn_out *out = own(&r, sizeof *out);
+    uint32_t *rec = own(&r, 4 * (size_t)words * n_tokens), count = 0, predicted = 0;
+    double *want = own(&r, 8ull * n_tokens * c->n_embd),
+           *host = own(&r, 8ull * n_tokens * c->n_embd);
+    for (uint32_t i = 0; i < n_tokens * c->n_embd; i++)
+        host[i] = hs_grid_product(rndf(&r), rndf(&r));
+    make_records(&r, &f, &d, rec);
+    ffn_on_device(&r, f, rec, host, apart, out);
+    for (uint32_t t = 0; t < n_tokens; t++)
+        count += ffn_ref(&r, &f, &d, t, (const float *)(const void *)(rec + t * words),
+                         want + t * c->n_embd);
+    make_records(&r, &f, &d, rec); /* the reference's scores are there now */
+    assert_memory_equal(out->rec, rec, 4 * (size_t)words * n_tokens);
+    for (uint32_t i = 0; i < n_tokens * N_FF; i++)
+        predicted += c->has_predictor && is_candidate(&f, &d, i / N_FF, i % N_FF);
+    assert_int_equal(out->stats[2], count);
+    assert_int_equal(out->stats[3], predicted);
+    assert_int_equal(out->stats[0] | out->stats[1], 0);
+    for (uint32_t i = 0; i < n_tokens * c->n_embd; i++) {
+        if (out->sum[i] != want[i])
+            fail_msg("%s: sum[%u] is %a, expected %a", hs_dtype_name(c->down), i, out->sum[i],
+                     want[i]);
+        const float x = r.x[i] + (float)(want[i] + (apart ? host[i] : 0));
+        check_floats("x", &out->x[i], &x, 1);
+    }
     rig_close(&r);
     return count;
+}
+
+/* One token in stages, then a batch at once and a larger one in stages. */
+static uint32_t run_ffn(const ffn_case *c, uint64_t seed)
+{
+    run_ffn_tokens(c, seed, 3, false);
+    run_ffn_tokens(c, seed, HS_DEV_BATCH, true);
+    run_ffn_tokens(c, seed, 1, false);
+    return run_ffn_tokens(c, seed, 1, true);
 }
 
 static void test_ffn_types(void **state)
@@ -155,6 +231,20 @@ static void test_ffn_types(void **state)
                                 HS_FN_RELU};
             const uint32_t n = run_ffn(&c, 100 * (uint64_t)k + (uint64_t)i);
             assert_true(n <= ns[i] && (ns[i] < 30 || (n > 0 && n < ns[i])));
+        }
+}
+
+/* All neurons are candidates, or none is: of the host's masks and of the predictor's. */
+static void test_ffn_all_or_none(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_TYPES; k++)
+        for (int i = 0; i < 4; i++) {
+            const hs_dtype t = all_types[k];
+            const ffn_case c = {t,    t,     t,    t,    65,         256,
+                                true, i < 2, true, true, HS_FN_RELU, i & 1 ? INFINITY : -INFINITY};
+            const uint32_t n = run_ffn(&c, 300 + 10 * (uint64_t)k + (uint64_t)i);
+            assert_true(i & 1 ? n == 0 : n > 0);
         }
 }
 
@@ -221,12 +311,15 @@ static void test_bounds(void **state)
         const ffn_case c = {HS_F32, HS_F32, HS_F32, HS_F32, 1,         32,
                             true,   false,  true,   true,   HS_FN_RELU};
         const hs_dev_ffn f = ffn_args(&r, &c, &d);
-        const int32_t id = 4 << 20; /* 16 MiB further: in the arena, in no buffer */
+        const int32_t id = 256 << 20; /* 32 MiB further: in the arena, in no buffer */
         hs_err err;
+        hs_dev_ffn g = f;
+        g.n_tokens = 1;
+        g.stages = HS_DEV_FFN_PREPARE | HS_DEV_FFN_NEURONS;
         r.ops->send(r.dev, r.s.x, r.x, 4 * 32);
         if (r.ops->upload(r.dev, f.id, 0, &id, 4, &err) != HS_OK)
             _exit(2);
-        r.ops->ffn(r.dev, &f);
+        r.ops->ffn(r.dev, &g);
         _exit(r.ops->sync(r.dev, &err) == HS_OK ? 0 : 2);
     }
     int status;
@@ -238,8 +331,9 @@ static void test_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ffn_types), cmocka_unit_test(test_ffn_shapes),
-        cmocka_unit_test(test_ffn_mixed), cmocka_unit_test(test_ffn_functions),
+        cmocka_unit_test(test_ffn_types),       cmocka_unit_test(test_ffn_shapes),
+        cmocka_unit_test(test_ffn_all_or_none), cmocka_unit_test(test_ffn_mixed),
+        cmocka_unit_test(test_ffn_functions),
 #ifdef ASAN
         cmocka_unit_test(test_bounds),
 #endif

@@ -94,7 +94,7 @@ static hs_status take_memory(probe *b, uint64_t rows, hs_err *err)
         hs_buf *to;
         uint64_t bytes;
     } want[] = {
-        {&b->scratch.x, 4ull * COLUMNS},    {&b->scratch.xn, 4ull * COLUMNS},
+        {&b->scratch.x, 4ull * COLUMNS},    {&b->scratch.rec, 4ull * COLUMNS},
         {&b->scratch.act_q, COLUMNS},       {&b->scratch.act_d, COLUMNS / 8},
         {&b->scratch.logits, 4 * rows},     {&b->norm, 4ull * COLUMNS},
         {&b->copy, copy_bytes[COPIES - 1]}, {&b->weights, b->p->bytes},
@@ -187,9 +187,11 @@ hs_status hs_measure_device(hs_machine_device *out, const hs_device_ops *ops, in
     if (s != HS_OK)
         return s;
     uint64_t avail, total = 0;
-    b.host = calloc(1, copy_bytes[COPIES - 1]);
-    s = b.host ? ops->memory(b.dev, &avail, &total, err)
-               : hs_fail(err, HS_ERR_NOMEM, "out of memory");
+    void *host = NULL;
+    s = ops->pin(b.dev, copy_bytes[COPIES - 1], &host, err);
+    if (s == HS_OK)
+        s = ops->probe(ordinal, &avail, &total, err);
+    b.host = host;
     out->memory = total;
     if (s == HS_OK)
         s = take_memory(&b, rows, err);
@@ -197,7 +199,7 @@ hs_status hs_measure_device(hs_machine_device *out, const hs_device_ops *ops, in
         s = copies(out, &b, err);
     if (s == HS_OK)
         s = types(out, &b, err);
-    free(b.host);
+    ops->unpin(b.dev, host);
     ops->close(b.dev);
     return s;
 }
