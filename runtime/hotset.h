@@ -156,6 +156,20 @@ typedef struct hs_session_info {
 } hs_session_info;
 void hs_session_describe(const hs_session *s, hs_session_info *out);
 
+/* Where the logits of two sessions differ. */
+typedef struct hs_difference {
+    size_t n_tokens; /* compared */
+    float largest;   /* |a - b| of one logit; 0: not at all */
+    size_t pos;      /* where: position, token id, and the two values */
+    int32_t id;
+    float a, b;
+    size_t choices; /* tokens where b's largest logit leads by more than 1e-2 and a's is another */
+} hs_difference;
+/* Evaluate the same n tokens in two sessions of one model, which start over: the ids given, then
+ * what b would choose at temperature 0.  n is at most either's context. */
+HS_NODISCARD hs_status hs_session_compare(hs_session *a, hs_session *b, const int32_t *ids,
+                                          size_t n_ids, size_t n, hs_difference *out, hs_err *err);
+
 /* ---- sampling ------------------------------------------------------------------------- */
 
 typedef struct hs_sampler hs_sampler;

@@ -14,8 +14,8 @@ typedef struct options {
     hs_cli cli;
     const char *model, *placement, *device, *prompt, *file, *tokens, *kv_type, *sparsity;
     uint64_t budget, seed;
-    bool has_budget, has_seed, has_threshold, has_logits, ignore_eos;
-    int64_t n_predict, n_ctx, batch, n_logits, top_k, repeat_last_n;
+    bool has_budget, has_seed, has_threshold, has_logits, has_verify, ignore_eos;
+    int64_t n_predict, n_ctx, batch, n_logits, n_verify, top_k, repeat_last_n;
     double temp, top_p, min_p, repeat, presence, frequency, threshold;
 } options;
 
@@ -374,17 +374,9 @@ static hs_sparsity sparsity_of(const char *name)
                                         : HS_SPARSITY_AUTO;
 }
 
-static hs_status load(run *r, hs_err *err)
+static hs_session_params session_params(const options *o)
 {
-    const options *o = r->o;
-    const double t0 = now();
-    hs_status s = hs_model_load(&r->m, o->model, err);
-    if (s != HS_OK)
-        return s;
-    hs_model_describe(r->m, &r->model);
-    if ((s = read_prompt(r, err)) != HS_OK)
-        return s;
-    const hs_session_params p = {
+    return (hs_session_params){
         .n_ctx = (uint32_t)o->n_ctx,
         .kv_f32 = !strcmp(o->kv_type, "f32"),
         .n_threads = (int)o->cli.threads,
@@ -397,6 +389,19 @@ static hs_status load(run *r, hs_err *err)
         .has_budget = o->has_budget,
         .vram_budget = o->budget,
     };
+}
+
+static hs_status load(run *r, hs_err *err)
+{
+    const options *o = r->o;
+    const double t0 = now();
+    hs_status s = hs_model_load(&r->m, o->model, err);
+    if (s != HS_OK)
+        return s;
+    hs_model_describe(r->m, &r->model);
+    if ((s = read_prompt(r, err)) != HS_OK)
+        return s;
+    const hs_session_params p = session_params(o);
     if ((s = hs_session_new(&r->s, r->m, &p, err)) != HS_OK)
         return s;
     hs_session_set_batch(r->s, (size_t)o->batch);
@@ -441,6 +446,72 @@ static hs_status set_up_choice(run *r, hs_err *err)
     if (!r->ids || (o->has_logits && (!r->logits || !r->sorted)))
         return no_memory(err);
     return HS_OK;
+}
+
+/* ---- device against CPU --------------------------------------------------------------------- */
+
+static hs_status print_difference(const run *r, const hs_difference *d, hs_err *err)
+{
+    if (r->o->cli.json) {
+        json_t *root = json_pack("{s:{s:s,s:I,s:f,s:I,s:i,s:f,s:f,s:I}}", "verify", "device",
+                                 r->session.device, "tokens", (json_int_t)d->n_tokens, "largest",
+                                 (double)d->largest, "position", (json_int_t)d->pos, "id",
+                                 (int)d->id, "on_device", (double)d->a, "on_cpu", (double)d->b,
+                                 "choices", (json_int_t)d->choices);
+        if (!root)
+            return no_memory(err);
+        json_dumpf(root, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        putchar('\n');
+        json_decref(root);
+    } else {
+        printf("%s against the CPU, %zu tokens: largest difference of a logit %.9g",
+               r->session.device, d->n_tokens, (double)d->largest);
+        if (d->largest > 0)
+            printf(" at position %zu, token %d (%.9g and %.9g)", d->pos, d->id, (double)d->a,
+                   (double)d->b);
+        printf(", %zu other choices\n", d->choices);
+    }
+    return d->choices ? hs_fail(err, HS_ERR_FAILED, "device %s: chooses other tokens than the CPU",
+                                r->session.device)
+                      : HS_OK;
+}
+
+static hs_status verify(run *r, hs_err *err)
+{
+    const options *o = r->o;
+    hs_session *cpu = NULL;
+    hs_difference d;
+    hs_session_params p = session_params(o);
+    if (!strcmp(r->session.device, "none"))
+        return hs_fail(err, HS_ERR_USAGE,
+                       "--verify: nothing is on a device; give --placement and --device");
+    if ((uint64_t)o->n_verify > hs_session_n_ctx(r->s))
+        return hs_fail(err, HS_ERR_NOSPACE, "--verify: %lld tokens, the context holds %zu",
+                       (long long)o->n_verify, hs_session_n_ctx(r->s));
+    p.placement = NULL;
+    p.device = "none";
+    p.n_ctx = (uint32_t)hs_session_n_ctx(r->s);
+    hs_status s = hs_session_new(&cpu, r->m, &p, err);
+    if (s != HS_OK)
+        return s;
+    hs_session_set_batch(cpu, (size_t)o->batch);
+    s = hs_session_compare(r->s, cpu, r->prompt, r->n_prompt, (size_t)o->n_verify, &d, err);
+    hs_session_free(cpu);
+    return s == HS_OK ? print_difference(r, &d, err) : s;
+}
+
+static int run_verify(options *o)
+{
+    run r = {.o = o};
+    hs_err err;
+    hs_status s = load(&r, &err);
+    if (s == HS_OK)
+        s = verify(&r, &err);
+    const int status = s == HS_OK ? 0 : hs_cli_fail(&o->cli, &err);
+    free(r.prompt);
+    hs_session_free(r.s);
+    hs_model_free(r.m);
+    return status;
 }
 
 static int run_all(options *o)
@@ -500,6 +571,10 @@ static int parse(options *o, int argc, char **argv)
          "context in tokens (default: the model's, at most 4096)", 1, 1 << 24},
         {HS_OPT_INT, "batch", 0, &o->batch, "N",
          "prompt tokens evaluated together; changes no result (default: 64)", 1, 64},
+        {HS_OPT_INT, "verify", 0, &o->n_verify, "N",
+         "instead of generating, compare the logits of N tokens on the device and on the CPU: "
+         "the prompt's, then the CPU's choices",
+         1, 1 << 24, .given = &o->has_verify},
         {.type = HS_OPT_GROUP, .help = "Prompt (default: BOS alone)"},
         {HS_OPT_STRING, "prompt", 'p', &o->prompt, "TEXT", "start from this text"},
         {HS_OPT_STRING, "file", 'f', &o->file, "FILE",
@@ -583,7 +658,9 @@ int main(int argc, char **argv)
     if (r >= 0)
         return r;
     const char *wrong = contradiction(&o);
-    const int status = wrong ? hs_cli_usage(&o.cli, "%s", wrong) : run_all(&o);
+    const int status = wrong          ? hs_cli_usage(&o.cli, "%s", wrong)
+                       : o.has_verify ? run_verify(&o)
+                                      : run_all(&o);
     hs_cli_fini(&o.cli);
     return hs_cli_finish(&o.cli, status);
 }
