@@ -51,7 +51,11 @@ endif
 # --- optional parts -------------------------------------------------------
 NVCC ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA ?= $(if $(NVCC),1,0)
-CUDA_ARCHS ?= 75 80 86 89 90
+# Code for one GPU of each generation runs on its later ones; what comes after the last translates
+# the PTX that goes with it.  The toolkit says which it can do.
+cuda_can   := $(if $(NVCC),$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code 2>/dev/null)))
+CUDA_ARCHS ?= $(filter $(cuda_can),75 80 90 100 120)
+cuda_last  := $(lastword $(CUDA_ARCHS))
 # Probes compile and link (\043 is '#', which make 4.3 unescapes differently).
 probe   = $(shell printf '\043include <$(1)>\nint main(void){return 0;}\n' | $(CC) $(CPPFLAGS) -o /dev/null -x c - -x none $(LDFLAGS) $(2) 2>/dev/null && echo 1)
 archive := $(call probe,archive.h,-larchive)
@@ -80,7 +84,7 @@ ifeq ($(CUDA),1)
 runtime_obj += $(patsubst %.cu,$(BUILD)/obj/%.cuda.o,$(emu_src))
 cuda_home   := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 cuda_libs   := -L$(cuda_home)/lib64 -lcudart_static -ldl -lrt
-nvcc_flags  := -I. -O2 -lineinfo -std=c++17 --fmad=false -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fvisibility=hidden,-Wall,-ffp-contract=off $(if $(filter 0,$(WERROR)),,-Werror all-warnings) $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a))
+nvcc_flags  := -I. -O2 -lineinfo -std=c++17 --fmad=false -Xcompiler=-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fvisibility=hidden,-Wall,-ffp-contract=off $(if $(filter 0,$(WERROR)),,-Werror all-warnings) $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) -gencode arch=compute_$(cuda_last),code=compute_$(cuda_last) --threads 2
 else
 runtime_obj += $(call obj,runtime/device_nocuda.c)
 endif
@@ -231,7 +235,7 @@ check:  ## install what is missing, build, and run every test
 check-run: all $(test_programs) $(addprefix $(BUILD)/gen/,$(gens))
 	@{ $(unit_list); \
 	   HS_LIST=1 HS_TIMEOUT=$(limit) HS_RUN='$(aslr_off)' tests/cli/run.sh $(BUILD); \
-	   $(call make_list,check-layers check-isa check-man); } | HS_SAN='$(SAN)' scripts/run-tests $(BUILD)/logs
+	   $(call make_list,check-layers check-isa check-man check-ptxas); } | HS_SAN='$(SAN)' scripts/run-tests $(BUILD)/logs
 check-fast: all $(test_programs)  ## unit tests, fuzz corpora and layers only
 	@{ $(unit_list); $(call make_list,check-layers); } | scripts/run-tests $(BUILD)/logs
 check-cli: all $(addprefix $(BUILD)/gen/,$(gens))  ## command-line tests only; T=name for one
@@ -251,6 +255,17 @@ isa_obj := $(filter-out %_avx2.o %_avx512.o %.cuda.o,$(call obj,$(formats_src) $
 check-isa: $(isa_obj)  ## no ymm or zmm register outside the files for them
 	@! objdump -d --no-show-raw-insn $(isa_obj) | grep -E -m 5 '%[yz]mm' || { echo "wide registers outside *_avx2.c and *_avx512.c"; exit 1; }
 	@echo "isa ok"
+
+check-ptxas:  ## no spills and no local memory in the device kernels (needs nvcc)
+	@scripts/check-ptxas '$(if $(filter 1,$(CUDA)),$(NVCC))'
+
+gpu_needs := all $(addprefix $(BUILD)/tests/,test_device test_device_ffn test_device_attn test_hybrid) \
+             $(addprefix $(BUILD)/bench/,device hybrid) $(addprefix $(BUILD)/gen/,model placement)
+DEVICE ?= cuda
+check-gpu: $(gpu_needs)  ## what the emulation proves, on a real GPU; DEVICE=emu runs the same checks without one
+	@scripts/check-gpu $(BUILD) $(DEVICE)
+bench-gpu: $(gpu_needs)  ## figures of a real GPU, as tables
+	@scripts/bench-gpu $(BUILD) $(DEVICE)
 
 check-man: $(programs)  ## the man page of every program names every option of its --help
 	@scripts/check-man $(programs)
@@ -319,7 +334,7 @@ help:  ## this text
 clean:  ## remove $(BUILD)
 	rm -rf $(BUILD)
 FORCE:
-.PHONY: all missing check check-run check-fast check-cli check-layers check-isa check-man bench demo \
+.PHONY: all missing check check-run check-fast check-cli check-layers check-isa check-man check-ptxas check-gpu bench-gpu bench demo \
         fuzz fuzz-programs install lint format deps help clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
