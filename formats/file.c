@@ -16,7 +16,7 @@
 hs_status hs_map_open(hs_map *map, const char *path, hs_err *err)
 {
     *map = (hs_map){0};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits at a FIFO */
     if (fd < 0)
         return hs_fail(err, HS_ERR_INPUT, "cannot open: %s", strerror(errno));
     struct stat st;

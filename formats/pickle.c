@@ -38,7 +38,7 @@ hs_status(hs_pk_fail)(hs_pk *m, hs_status code, const char *fmt, ...)
 hs_status hs_pk_list_add(hs_pk *m, hs_pk_list *l, uint32_t v)
 {
     if (l->n == l->cap) {
-        const uint32_t cap = l->cap ? 2 * l->cap : 16;
+        const uint32_t cap = l->cap ? 2 * l->cap : 4;
         uint32_t *p = l->n < HS_PK_MAX_VALUES ? realloc(l->v, cap * sizeof *p) : NULL;
         if (!p)
             return hs_pk_fail(m, l->n < HS_PK_MAX_VALUES ? HS_ERR_NOMEM : HS_ERR_FORMAT,

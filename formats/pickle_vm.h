@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 enum {
-    HS_PK_MAX_VALUES = 1 << 20, /* about 25 per tensor: 40,000 tensors a file */
+    HS_PK_MAX_VALUES = 1 << 19, /* about 25 per tensor: 20,000 tensors a file, in under 64 MB */
     HS_PK_MAX_TENSORS = 1 << 17,
 };
 

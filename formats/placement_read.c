@@ -17,14 +17,20 @@ enum { MAX_N_FF = INT32_MAX };
 
 /* ---- the tensors of a layer ------------------------------------------------------------------ */
 
-/* NULL when the file has no such list; what is wrong is recorded, a fault of the format. */
-static const hs_gguf_tensor *find_list(const hs_gguf *g, uint32_t l, const char *what, hs_err *err)
+/* NULL when the file has no such list as its tensor number `at`: PowerInfer reads by position, so
+ * in another order the same file would be another placement there.  What is wrong is recorded, a
+ * fault of the format. */
+static const hs_gguf_tensor *find_list(const hs_gguf *g, uint32_t l, const char *what, uint64_t at,
+                                       hs_err *err)
 {
     char name[HS_GGUF_MAX_NAME + 1];
     snprintf(name, sizeof name, "blk.%u.%s", l, what);
     const hs_gguf_tensor *t = hs_gguf_tensor_find(g, name);
     if (!t)
         hs_fail(err, HS_ERR_FORMAT, "%s: missing", name);
+    else if ((uint64_t)(t - g->tensors) != at)
+        hs_fail(err, HS_ERR_FORMAT, "%s: expected as tensor %" PRIu64 " of the file, got it as %td",
+                name, at, t - g->tensors);
     else if (t->dtype != HS_I32)
         hs_fail(err, HS_ERR_FORMAT, "%s: expected type I32, got %s", name, hs_dtype_name(t->dtype));
     else if (t->n_dims != 1)
@@ -66,8 +72,9 @@ static hs_status read_bucket(const hs_gguf_tensor *idx, const hs_gguf_tensor *bu
 
 static hs_status read_layer(hs_placement_layer *y, const hs_gguf *g, uint32_t l, hs_err *err)
 {
-    const hs_gguf_tensor *idx = find_list(g, l, "gpu_idx", err);
-    const hs_gguf_tensor *bucket = idx ? find_list(g, l, "gpu_bucket", err) : NULL;
+    const hs_gguf_tensor *idx = find_list(g, l, "gpu_idx", 2 * (uint64_t)l, err);
+    const hs_gguf_tensor *bucket =
+        idx ? find_list(g, l, "gpu_bucket", 2 * (uint64_t)l + 1, err) : NULL;
     if (!bucket)
         return HS_ERR_FORMAT;
     if (!idx->ne[0])
@@ -91,7 +98,7 @@ static hs_status read_layer(hs_placement_layer *y, const hs_gguf *g, uint32_t l,
 /* Of several devices: every neuron's. */
 static hs_status read_spread(hs_placement *p, const hs_gguf *g, uint32_t l, hs_err *err)
 {
-    const hs_gguf_tensor *t = find_list(g, l, "device", err);
+    const hs_gguf_tensor *t = find_list(g, l, "device", l, err);
     if (!t)
         return HS_ERR_FORMAT;
     if (!t->ne[0])

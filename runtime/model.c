@@ -434,8 +434,9 @@ const char *hs_model_find_nonfinite(const hs_model *m, uint32_t layer)
     const int n = layer < m->n_layer ? snprintf(prefix, sizeof prefix, "blk.%u.", layer) : 0;
     for (size_t i = 0; i < m->gguf->n_tensors; i++) {
         const hs_gguf_tensor *t = &m->gguf->tensors[i];
-        const bool mine =
-            n ? !strncmp(t->name, prefix, (size_t)n) : strncmp(t->name, "blk.", 4) != 0;
+        const bool mine = n ? !strncmp(t->name, prefix, (size_t)n) ||
+                                  (layer == 0 && !strncmp(t->name, "token_embd.", 11))
+                            : strncmp(t->name, "blk.", 4) != 0;
         if (!mine || !hs_dtype_get(t->dtype)->decode)
             continue;
         float *row = malloc((size_t)t->ne[0] * sizeof *row);

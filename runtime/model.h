@@ -63,7 +63,8 @@ struct hs_model {
     char fingerprint[33];
 };
 
-/* The first layer tensor with a value that is not finite, for an error message; NULL if none. */
+/* The first tensor of the layer (of layer 0: of what enters it too; of n_layer: outside of layers)
+ * with a value that is not finite, for an error message; NULL if none. */
 const char *hs_model_find_nonfinite(const hs_model *m, uint32_t layer);
 
 #ifdef __cplusplus

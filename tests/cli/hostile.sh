@@ -1,7 +1,7 @@
 # Every malformed file through every program that reads its format: exit 3, one line on stderr
 # that names the file and the place, under a second and 64 MiB, nothing left behind.
 . tests/cli/common.sh
-needs convert quantize tokenize inspect run perplexity
+needs convert quantize tokenize inspect run perplexity bench
 
 # Sanitizers need more of both.
 limits="-m 64 -t 1000"
@@ -42,6 +42,7 @@ inspect() { $1 "$2" "$bin/hotset-inspect" "$2"; }
 quantize() { $1 "$2" "$bin/hotset-quantize" "$2" "$o/x.gguf" Q8_0; }
 run() { $1 "$2" "$bin/hotset-run" -m "$2" -p "a b" -n 1 --temp 0; }
 perplexity() { $1 "$2" "$bin/hotset-perplexity" -m "$2" -i "$tmp/text" -c 8; }
+bench() { $1 "$2" "$bin/hotset-bench" -m "$2" -p 2 -n 0 -r 1 --no-probe --no-warmup; }
 profile() {
     [ ! -x "$bin/hotset-profile" ] || $1 "$2" "$bin/hotset-profile" -m "$2" -i "$tmp/text" -c 8 -o "$o/x.gguf"
 }
@@ -57,7 +58,7 @@ accept() {
     mkdir "$o"
     check "$(basename "$1") accepts the valid file" "$@"
 }
-for p in tokenize inspect quantize run perplexity profile solve; do $p accept "$valid/model.gguf"; done
+for p in tokenize inspect quantize run bench perplexity profile solve; do $p accept "$valid/model.gguf"; done
 accept x "$bin/hotset-run" -m "$valid/model.gguf" --placement "$valid/x.gpuidx" --device emu -p a -n 1 -c 8
 accept x "$bin/hotset-inspect" "$valid/x.gpuidx"
 accept x "$bin/hotset-inspect" "$valid/x.activation.gguf"
@@ -65,12 +66,20 @@ accept x "$bin/hotset-inspect" "$valid/hf/model.safetensors"
 accept x "$bin/hotset-convert" "$valid/hf" -o "$o/x.gguf"
 
 for f in "$h"/container/*; do
-    for p in tokenize inspect quantize run perplexity profile solve; do $p reject "$f"; done
+    for p in tokenize inspect quantize run bench perplexity profile solve; do $p reject "$f"; done
 done
 for f in "$h"/model/*; do
-    for p in run perplexity profile solve; do $p reject "$f"; done
+    for p in run bench perplexity profile solve; do $p reject "$f"; done
     # To inspect, a model that does not run here is a file like any other.
     case $f in */architecture-* | */layers-1-of-2.* | */tensor-is-i32.*) ;; *) inspect reject "$f" ;; esac
+done
+# Found while the model runs.
+for f in "$h"/weights/*; do
+    reject "$f" "$bin/hotset-run" -q -m "$f" -p "a b" -n 1 --temp 0
+    cp "$tmp/err" "$tmp/why"
+    check "names the tensor" grep -q "tensor $(basename "$f" | cut -d- -f1).weight has" "$tmp/why"
+    reject "$f" "$bin/hotset-perplexity" -q -m "$f" -i "$tmp/text" -c 8
+    reject "$f" "$bin/hotset-quantize" -q "$f" "$o/x.gguf" Q8_0
 done
 # Quantizing and tokenizing read less of a model; what they read they check.
 for f in "$h"/model/tokens-* "$h"/model/score* "$h"/model/token-types-* "$h"/model/bos-*; do
@@ -115,6 +124,37 @@ for how in empty text cut-half cut-directory; do
     reject "$tmp/pred/model_3.pt" "$bin/hotset-inspect" "$tmp/pred/model_3.pt"
     reject "$tmp/tok" "$bin/hotset-convert" "$tmp/tok" -o "$o/x.gguf"
 done
+
+# Files of ours that are no models.
+for f in "$valid/x.gpuidx" "$valid/x.activation.gguf"; do
+    for p in tokenize quantize run bench perplexity profile solve; do $p reject "$f"; done
+done
+
+# Nobody waits at a FIFO, whatever it stands for.
+fifo=$tmp/fifo
+mkfifo "$fifo"
+for p in tokenize inspect quantize run bench perplexity profile solve; do $p reject "$fifo"; done
+reject "$fifo" "$bin/hotset-run" -m "$valid/model.gguf" --placement "$fifo" --device emu -p a -n 1 -c 8
+reject "$fifo" "$bin/hotset-quantize" "$valid/model.gguf" "$o/x.gguf" Q8_0 --imatrix "$fifo"
+if [ -x "$bin/hotset-profile" ]; then
+    reject "$fifo" "$bin/hotset-profile" --show "$fifo"
+    reject "$fifo" "$bin/hotset-profile" --merge "$valid/x.activation.gguf" "$fifo" -o "$o/x.gguf"
+fi
+if [ -x "$bin/hotset-solve" ]; then
+    reject "$fifo" "$bin/hotset-solve" -m "$valid/model.gguf" -a "$fifo" --vram-budget 64K -c 8 -o "$o/x.gpuidx"
+    reject "$fifo" "$bin/hotset-solve" -m "$valid/model.gguf" -a "$valid/x.activation.gguf" --vram-budget 64K \
+        -c 8 --machine "$fifo" --objective latency -o "$o/x.gpuidx"
+fi
+for name in config.json tokenizer.model model-00001-of-00002.safetensors model.safetensors.index.json; do
+    cp "$data"/*.json "$data"/*.safetensors "$data/tokenizer.model" "$tmp/tok"
+    rm "$tmp/tok/$name"
+    mkfifo "$tmp/tok/$name"
+    reject "$tmp/tok" "$bin/hotset-convert" "$tmp/tok" -o "$o/x.gguf"
+    rm "$tmp/tok/$name"
+done
+rm -f "$tmp/pred/model_3.pt"
+mkfifo "$tmp/pred/model_3.pt"
+reject "$tmp/pred/model_3.pt" "$bin/hotset-convert" "$data" --predictor "$tmp/pred" -o "$o/x.gguf"
 rm -f "$tmp/pred/model_3.pt"
 reject "$tmp/pred" "$bin/hotset-convert" "$data" --predictor "$tmp/pred" -o "$o/x.gguf"
 finish

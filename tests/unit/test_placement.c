@@ -288,17 +288,23 @@ static void test_our_plan(void **state)
     hs_placement_free(p);
 }
 
-/* PowerInfer takes tensors by position; a file in another order is still told apart by name. */
-static void test_order_means_nothing(void **state)
+/* PowerInfer takes tensors by position: in another order the file is another placement there. */
+static void test_order(void **state)
 {
     (void)state;
-    spec s = powerinfer();
-    const tensor t = s.t[0];
-    s.t[0] = s.t[3];
-    s.t[3] = t;
-    hs_placement *p = must_parse(&s);
-    check_shape(p);
-    hs_placement_free(p);
+    for (size_t other = 1; other < 4; other++) {
+        spec s = powerinfer();
+        const tensor t = s.t[0];
+        s.t[0] = s.t[other];
+        s.t[other] = t;
+        char want[96];
+        snprintf(want, sizeof want,
+                 "blk.0.gpu_idx: expected as tensor 0 of the file, got it as %zu", other);
+        hs_placement *p;
+        hs_err err = {0};
+        assert_int_equal(parse(&s, &p, &err), HS_ERR_FORMAT);
+        assert_string_equal(err.msg, want);
+    }
 }
 
 static hs_map slurp(const char *path)
@@ -883,7 +889,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_powerinfers_own),
         cmocka_unit_test(test_our_plan),
-        cmocka_unit_test(test_order_means_nothing),
+        cmocka_unit_test(test_order),
         cmocka_unit_test(test_golden_bytes),
         cmocka_unit_test(test_our_bytes),
         cmocka_unit_test(test_set),

@@ -431,10 +431,10 @@ static void test_floods(void **state)
     seen s = {0};
     memset(p, '(', n);
     assert_int_equal(hs_pickle_tensors(p, n, floats24, NULL, collect, &s, &err), HS_ERR_FORMAT);
-    assert_string_equal(err.msg, "byte 1048576: too many values in one place");
+    assert_string_equal(err.msg, "byte 524288: too many values in one place");
     memset(p, '}', n);
     assert_int_equal(hs_pickle_tensors(p, n, floats24, NULL, collect, &s, &err), HS_ERR_FORMAT);
-    assert_string_equal(err.msg, "byte 1048576: the program makes too many values");
+    assert_string_equal(err.msg, "byte 524288: the program makes too many values");
     free(p);
     assert_int_equal(s.n, 0);
 }

@@ -199,6 +199,8 @@ static hs_status print_rows(run *r, const char *file, bool *first, hs_err *err)
         json_t *o = hs_bench_row_json(&row);
         if (!o)
             return hs_fail(err, HS_ERR_NOMEM, "out of memory");
+        if (*first)
+            hs_bench_head(r->opt->output);
         hs_bench_print(r->opt->output, &row, *first, o);
         *first = false;
         json_decref(o);
@@ -282,7 +284,6 @@ static int work(const hs_cli *cli, const options *o)
     hs_err err = {0};
     bool first = true;
     int status = 0;
-    hs_bench_head(o->output);
     for (size_t i = 0; status == 0 && i < o->models.n; i++)
         if (bench_model(cli, o, o->models.v[i], &first, &err) != HS_OK)
             status = hs_cli_fail(cli, &err);

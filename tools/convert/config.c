@@ -96,8 +96,10 @@ static hs_status read_quantization(const json_t *root, hs_err *err)
 
 static hs_status read_arch(hs_conv_config *c, const json_t *root, hs_err *err)
 {
-    const char *class_name =
-        json_string_value(json_array_get(json_object_get(root, "architectures"), 0));
+    const json_t *classes = get(root, "architectures");
+    const char *class_name = json_string_value(json_array_get(classes, 0));
+    if (classes && !class_name)
+        return hs_fail(err, HS_ERR_FORMAT, "architectures: expected a list of class names");
     const char *type = text_of(root, "model_type");
     c->arch = hs_conv_arch_find(class_name, type);
     if (!c->arch)

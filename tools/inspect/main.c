@@ -15,7 +15,8 @@ static int run(const hs_cli *cli, const inspect_options *o)
         hs_cli_warn(cli, "%s: %s", o->path, json_string_value(w));
     }
     /* Of a broken file only what was asked for by name. */
-    if (s == HS_OK || o->kv || o->tensors) {
+    if (s == HS_OK || json_object_get(report, "key_values") ||
+        json_object_get(report, "tensor_list")) {
         if (cli->json) {
             json_dumpf(report, stdout, JSON_COMPACT);
             putchar('\n');

@@ -173,11 +173,34 @@ static void say_plan(const program *p)
         hs_cli_warn(&p->cli, "%s: no tensor changes its type", p->in_path);
 }
 
+/* Our other files are GGUF too, and have nothing to quantize. */
+static hs_status check_input(const program *p, hs_err *err)
+{
+    static const struct {
+        const char *key, *value, *what;
+    } other[] = {
+        {"general.type", "activation-profile", "an activation profile"},
+        {"general.type", "imatrix", "an importance matrix"},
+        {"general.architecture", "generic.gpu_index", "a placement"},
+        {"general.architecture", "hotset.placement", "a placement"},
+    };
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        hs_str v = {0};
+        hs_err ignored;
+        if (hs_gguf_str(p->in, other[i].key, &v, &ignored) == HS_OK && hs_str_eq(v, other[i].value))
+            return hs_fail(err, HS_ERR_FORMAT, "%s: %s: is %s, expected a model", p->in_path,
+                           other[i].key, other[i].what);
+    }
+    return HS_OK;
+}
+
 static hs_status run(program *p, hs_err *err)
 {
     hs_status s = read_arguments(p, err);
     if (s == HS_OK)
         s = hs_gguf_open(&p->in, p->in_path, err);
+    if (s == HS_OK)
+        s = check_input(p, err);
     if (s == HS_OK && p->imatrix_path)
         s = hs_imatrix_open(&p->imatrix, p->imatrix_path, err);
     if (s != HS_OK)

@@ -544,6 +544,24 @@ static void lost_layer(file *f, uint64_t arg)
     settle(f);
 }
 
+static void tensors_swapped(file *f, uint64_t arg)
+{
+    const tensor t = f->tensor[0];
+    f->tensor[0] = f->tensor[arg];
+    f->tensor[arg] = t;
+    settle(f);
+}
+
+static void layers_swapped(file *f, uint64_t arg)
+{
+    tensors_swapped(f, 2);
+    const tensor t = f->tensor[1];
+    f->tensor[1] = f->tensor[3];
+    f->tensor[3] = t;
+    settle(f);
+    (void)arg;
+}
+
 static void lost_bucket(file *f, uint64_t arg)
 {
     (void)arg;
@@ -589,6 +607,8 @@ const hostile_case hostile_placement[] = {
     {"layers-3-of-2", place_layers, 3},
     {"layers-2-32-1", place_layers, TOP(32) - 1},
     {"model-has-more-layers", lost_layer, 1},
+    {"layers-swapped", layers_swapped, 0},
+    {"bucket-before-idx", tensors_swapped, 1},
     {"bucket-lost", lost_bucket, 0},
     {"bucket-name", bucket_name, 0},
     {"tensor-extra", extra_tensor, 18},
@@ -694,5 +714,25 @@ const hostile_case hostile_profile[] = {
     {"tensor-stranger", profile_stranger, 27},
     {"model-is-another", profile_other, '0'},
     {"fingerprint-not-hex", profile_other, 'z'},
+    {NULL, NULL, 0},
+};
+
+/* ---- weights, which only evaluation looks at --------------------------------------------- */
+
+static void all_weights(file *f, const char *name, uint64_t bits)
+{
+    tensor *t = find_tensor(f, name);
+    for (size_t i = 0; i < t->data.n; i++)
+        t->data.p[i] = (uint8_t)(bits >> 8 * (i % 4));
+}
+
+static void embedding(file *f, uint64_t arg) { all_weights(f, "token_embd.weight", arg); }
+
+static void output_norm(file *f, uint64_t arg) { all_weights(f, "output_norm.weight", arg); }
+
+const hostile_case hostile_weights[] = {
+    {"token_embd-inf", embedding, 0x7f800000},
+    {"token_embd-nan", embedding, 0x7fc00000},
+    {"output_norm-inf", output_norm, 0xff800000},
     {NULL, NULL, 0},
 };

@@ -42,7 +42,7 @@ typedef struct hostile_case {
 } hostile_case;
 
 extern const hostile_case hostile_container[], hostile_model[], hostile_placement[],
-    hostile_profile[];
+    hostile_profile[], hostile_weights[];
 
 kv *add_kv(file *f, const char *key, uint32_t type);
 void kv_u32(file *f, const char *key, uint32_t v);

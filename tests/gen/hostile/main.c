@@ -311,6 +311,7 @@ int main(int argc, char **argv)
     emit_cuts(dir);
     emit_cases(dir, "container", "gguf", base_model, hostile_container);
     emit_cases(dir, "model", "gguf", base_model, hostile_model);
+    emit_cases(dir, "weights", "gguf", base_model, hostile_weights);
     emit_cases(dir, "placement", "gpuidx", base_placement, hostile_placement);
     emit_cases(dir, "profile", "gguf", base_profile, hostile_profile);
     emit_checkpoints(dir);
