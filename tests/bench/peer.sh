@@ -6,8 +6,12 @@
 #   HS_BENCH_SHAPE=1b|7b   the model (default 1b)          HS_BENCH_TYPES="Q4_0 Q8_0 F16"
 #   HS_BENCH_ROUNDS=3      rounds                          HS_BENCH_THREADS="1 2"
 #   HS_BENCH_PROMPT=128    tokens of the prompt            HS_BENCH_GEN=16   tokens generated
+#   HS_BENCH_PEERS="llama.cpp ik_llama.cpp"               which other engines
 #   HS_PEERS=DIR           where the other engines are looked for and built, outside of this tree
 #                          (default: ~/.cache/hotset-peers); HS_PEERS= leaves them out
+#
+# Of Q4_0, decoding with 10 and 20 % of the neurons predicted active, and exactly with 10 % active,
+# is measured too, beside the dense decoding of the others.
 #
 # The other engines come out of the source packages llama-cpp-python and ik-llama-cpp-python, which
 # carry them, by pip and cmake: some 20 minutes on two cores, once.  What cannot be had is said and
@@ -48,11 +52,12 @@ build_peer() {
 
 found=
 if [ -n "$peers" ]; then
-    for p in llama.cpp:llama-cpp-python ik_llama.cpp:ik-llama-cpp-python; do
-        if build_peer "${p%%:*}" "${p#*:}"; then
-            found="$found ${p%%:*}"
+    for p in ${HS_BENCH_PEERS-llama.cpp ik_llama.cpp}; do
+        package=$(echo "$p" | sed 's/llama.cpp/llama-cpp-python/; s/_/-/')
+        if build_peer "$p" "$package"; then
+            found="$found $p"
         else
-            echo "peer.sh: ${p%%:*} is not here and could not be built (see $peers/${p%%:*}/log)"
+            echo "peer.sh: $p is not here and could not be built (see $peers/$p/log)"
         fi
     done
 fi
@@ -77,13 +82,33 @@ ours() { # THREADS
     "$build/gen/json_query" get "$work/ours.json" 1.read_share | awk '{ print "share", 100 * $1 }'
 }
 
+sparse() { # FILE THREADS MODE
+    "$build/bin/hotset-bench" -q -m "$1" -t "$2" -p 0 -n "$gen" -r 1 --no-probe --sparsity "$3" \
+        -o json >"$work/ours.json"
+    "$build/gen/json_query" get "$work/ours.json" 0.avg_ts | sed 's/^/decode /'
+}
+
 record=$work/record
 for type in $types; do
     model=$work/model.gguf
     # shellcheck disable=SC2086  # a list of options
     "$build/gen/model" $shape -v 32000 -t "$type" -d 1 "$model"
+    lists=
+    if [ "$type" = Q4_0 ]; then
+        lists="predicted-10:predicted predicted-20:predicted exact-10:exact"
+        for list in 10 20; do
+            # shellcheck disable=SC2086
+            "$build/gen/model" $shape -v 32000 -r 512 -p 0.$list -a 0.9 "$work/predicted-$list"
+        done
+        # shellcheck disable=SC2086
+        "$build/gen/model" $shape -v 32000 -a 0.1 "$work/exact-10"
+    fi
     for _ in $(seq "$rounds"); do
         for n in $threads; do
+            for list in $lists; do
+                sparse "$work/${list%:*}" "$n" "${list#*:}" |
+                    sed "s/^/$type $n ${list%:*} /" >>"$record"
+            done
             ours "$n" | sed "s/^/$type $n hotset /" >>"$record"
             for engine in $found; do
                 llama "$engine" "$n" | sed "s/^/$type $n $engine /" >>"$record"
@@ -92,11 +117,11 @@ for type in $types; do
             done
         done
     done
-    rm -f "$model"
+    rm -f "$model" "$work"/predicted-* "$work"/exact-*
 done
 
 echo "${HS_BENCH_SHAPE:-1b} shape, $rounds rounds, prompt of $prompt, $gen tokens generated; tokens/s:"
-echo "median (lowest-highest); ratio: hotset over the engine, median of the rounds"
+echo "median (lowest-highest)"
 sort -s -k1,4 "$record" | awk '
     function flush(  i, j, t, m) {
         for (i = 2; i <= c; i++)
@@ -108,7 +133,7 @@ sort -s -k1,4 "$record" | awk '
     { k = $1 " " $2 " " $3 " " $4; if (k != key) { flush(); key = k } v[++c] = $5 }
     END { flush() }' | awk '
     { type[NR] = $1; n[NR] = $2; engine[NR] = $3; test[NR] = $4; m[NR] = $5; lo[NR] = $6; hi[NR] = $7
-      if ($3 == "hotset") ours[$1, $2, $4] = $5 }
+      speed[$1, $2, $3, $4] = $5 }
     END {
         printf "| type | threads | test | engine | tokens/s | ratio |\n|---|---:|---|---|---:|---:|\n"
         for (i = 1; i <= NR; i++) {
@@ -117,8 +142,14 @@ sort -s -k1,4 "$record" | awk '
                     type[i], n[i], m[i]
                 continue
             }
-            ratio = engine[i] == "hotset" ? "" :
-                sprintf("%.2f", ours[type[i], n[i], test[i]] / m[i])
+            own = speed[type[i], n[i], "hotset", test[i]]
+            peer = speed[type[i], n[i], "llama.cpp", test[i]]
+            ratio = ""
+            if (engine[i] ~ /^(predicted|exact)/) {
+                ratio = sprintf("%.2f of dense", m[i] / own)
+                if (peer) ratio = ratio sprintf(", %.2f of llama.cpp", m[i] / peer)
+            } else if (engine[i] != "hotset")
+                ratio = sprintf("hotset is %.2f of it", own / m[i])
             printf "| %s | %s | %s | %s | %.1f (%.1f-%.1f) | %s |\n", type[i], n[i], test[i],
                 engine[i], m[i], lo[i], hi[i], ratio
         }
