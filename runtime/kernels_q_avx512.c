@@ -454,7 +454,7 @@ INLINE void panel_tile(q_kind kind, const hs_tile *t, size_t r, size_t token, si
 }
 
 /* Sums of at most this many panels of columns are kept for all rows. */
-enum { max_spans = 8 };
+enum { max_spans = 16 };
 
 INLINE void panel_tokens_tile(q_kind kind, const hs_tile *t, size_t token, size_t n)
 {

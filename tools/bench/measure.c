@@ -82,7 +82,7 @@ void hs_bench_account(hs_bench_test *t, const hs_model *m, bool kv_f32)
 
 /* ---- bandwidth ------------------------------------------------------------------------- */
 
-enum { probe_bytes = 256 << 20, probe_chunk = 1 << 20, line = 64 };
+enum { probe_bytes = 256 << 20, probe_chunk = 1 << 20, probe_ahead = 2048, line = 64 };
 
 struct hs_bench_probe {
     hs_pool *pool;
@@ -99,6 +99,9 @@ static void read_chunks(void *ud, int64_t begin, int64_t end)
         /* One word of every line: the whole line comes, and nothing else takes time. */
         for (size_t i = 0; i < probe_chunk; i += 4ull * line)
             for (size_t j = 0; j < 4; j++) {
+                /* The hardware's own prefetching stops at pages; chunks lie one after the other. */
+                if (i + probe_ahead < probe_chunk)
+                    __builtin_prefetch(at + i + j * line + probe_ahead);
                 memcpy(&v, at + i + j * line, sizeof v);
                 sum[j] += v;
             }
