@@ -133,8 +133,10 @@ static hs_status resolve_device(hs_session *s, const hs_session_params *p, hs_pl
                        want);
     }
     if (!pl) {
-        note(s, "no placement: everything runs on the CPU; hotset-profile and hotset-solve make "
-                "one");
+        note(s,
+             "%sno placement: everything runs on the CPU; hotset-profile and hotset-solve make "
+             "one",
+             is_auto ? "" : "warning: ");
         *ops = NULL;
     } else if (!*ops) {
         note(s, "warning: the placement is not executed, everything runs on the CPU: %s", why.msg);
