@@ -119,6 +119,35 @@ static int best_step_first(const void *a, const void *b)
     return (x->to > y->to) - (x->to < y->to);
 }
 
+/* Two sorted runs as one. */
+static void merge(const step *a, size_t n, const step *b, size_t m, step *out)
+{
+    size_t i = 0, j = 0;
+    while (i < n && j < m)
+        *out++ = best_step_first(&a[i], &b[j]) <= 0 ? a[i++] : b[j++];
+    memcpy(out, i < n ? &a[i] : &b[j], (n - i + m - j) * sizeof *out);
+}
+
+/* The classes' steps, each sorted and `end` where it ends, as one sorted run: it is in the result,
+ * which is s or tmp.  Merging sorted runs takes a third of what sorting takes. */
+static step *merge_all(step *s, step *tmp, size_t *end, uint32_t n_runs)
+{
+    while (n_runs > 1) {
+        size_t at = 0;
+        uint32_t to = 0;
+        for (uint32_t r = 0; r < n_runs; r += 2) {
+            const size_t mid = end[r], last = r + 1 < n_runs ? end[r + 1] : mid;
+            merge(s + at, mid - at, s + mid, last - mid, tmp + at);
+            end[to++] = at = last;
+        }
+        n_runs = to;
+        step *t = s;
+        s = tmp;
+        tmp = t;
+    }
+    return s;
+}
+
 static bool below_hull(const hs_choice *a, const hs_choice *mid, const hs_choice *b)
 {
     return (hs_wide)(mid->value - a->value) * (b->cost - a->cost) <=
@@ -228,17 +257,20 @@ static hs_status start(hs_core *c, hs_err *err)
 {
     const uint32_t n_class = c->n_class;
     const size_t n = c->first[n_class];
-    step *s = malloc((n + 1) * sizeof *s);
+    step *s = malloc((n + 1) * sizeof *s), *tmp = malloc((n + 1) * sizeof *tmp);
+    size_t *end = malloc(((size_t)n_class + 1) * sizeof *end);
     uint32_t *hull = malloc((n + 1) * sizeof *hull), *at = calloc((size_t)n_class + 1, sizeof *at);
     bool *shut = calloc((size_t)n_class + 1, sizeof *shut);
     hs_status st = HS_OK;
-    if (s && hull && at && shut) {
+    if (s && tmp && end && hull && at && shut) {
         size_t m = 0;
-        for (uint32_t l = 0; l < n_class; l++)
+        for (uint32_t l = 0; l < n_class; l++) {
             m += hull_steps(&c->choice[c->first[l]], c->first[l + 1] - c->first[l], l, hull, s + m);
-        qsort(s, m, sizeof *s, best_step_first);
+            end[l] = m;
+        }
+        const step *sorted = merge_all(s, tmp, end, n_class);
         uint64_t left = c->cap;
-        price_and_bound(c, walk(s, m, at, shut, &left));
+        price_and_bound(c, walk(sorted, m, at, shut, &left));
         fill_up(c, at, left);
         if (!hs_core_offer(c, at, "greedy"))
             st = hs_fail(err, HS_ERR_FAILED, "greedy: the plan breaks the limits");
@@ -246,6 +278,8 @@ static hs_status start(hs_core *c, hs_err *err)
         st = hs_fail(err, HS_ERR_NOMEM, "solver: out of memory");
     }
     free(s);
+    free(tmp);
+    free(end);
     free(hull);
     free(at);
     free(shut);

@@ -19,7 +19,8 @@ enum { A_HOST, A_ATTN, A_KV, N_ATTN };
 typedef struct builder {
     const hs_latency_problem *x;
     hs_choices c;
-    double *share; /* [n_groups + 1]: of a layer's hottest groups together */
+    double *share;  /* [n_groups + 1]: of a layer's hottest groups together */
+    hs_choice *run; /* [N_VARIANTS][n_groups + 1] */
     uint32_t n_groups;
     double cpu_s;
     int64_t head; /* saved by the head on the device */
@@ -82,31 +83,8 @@ static double ffn_s(const builder *b, uint32_t l, uint32_t k, int variant)
     return hs_cost_ffn(c, l, variant != V_HOST, variant == V_PREDICTOR_NORM, k > 0, here, there);
 }
 
-static void add_ffn(builder *b, uint32_t l, size_t *at)
+static int cheapest_first(const hs_choice *x, const hs_choice *y)
 {
-    const hs_latency_problem *x = b->x;
-    const bool predictor = x->bytes->predictor[l] > 0 && x->cost->layer[l].predictor[HS_ON_CPU] > 0;
-    sum_shares(b, l);
-    const double host = ffn_s(b, l, 0, V_HOST);
-    b->cpu_s += host;
-    for (uint32_t k = 0; k <= b->n_groups; k++) {
-        const uint32_t n = neurons_of(b, k);
-        if (k && (x->no_neurons || n < x->min_neurons || !hs_plan_mine(x->bytes, l)))
-            continue;
-        const uint64_t bytes = k ? x->neurons(x->neurons_ud, l, n) : 0;
-        add(b, at, bytes, k ? saved(host, ffn_s(b, l, k, V_HOST)) : 0, k * N_VARIANTS);
-        if (!predictor || !hs_plan_mine(x->bytes, l))
-            continue;
-        add(b, at, bytes + x->bytes->predictor[l], saved(host, ffn_s(b, l, k, V_PREDICTOR)),
-            k * N_VARIANTS + V_PREDICTOR);
-        add(b, at, bytes + x->bytes->predictor[l] + x->bytes->ffn_norm[l],
-            saved(host, ffn_s(b, l, k, V_PREDICTOR_NORM)), k * N_VARIANTS + V_PREDICTOR_NORM);
-    }
-}
-
-static int cheapest_first(const void *a, const void *b)
-{
-    const hs_choice *x = a, *y = b;
     if (x->cost != y->cost)
         return x->cost < y->cost ? -1 : 1;
     if (x->value != y->value)
@@ -114,15 +92,57 @@ static int cheapest_first(const void *a, const void *b)
     return (x->k > y->k) - (x->k < y->k);
 }
 
-/* The four problems share this list, so what no plan takes is left out once. */
-static size_t weed(hs_choice *o, size_t n)
+/* One variant's choices, rising in cost; `run` has room for n_groups + 1. */
+static size_t list_variant(const builder *b, uint32_t l, int variant, double host, hs_choice *run)
 {
-    size_t kept = 1;
-    qsort(o + 1, n - 1, sizeof *o, cheapest_first);
-    for (size_t i = 1; i < n; i++)
-        if (o[i].value > o[kept - 1].value)
-            o[kept++] = o[i];
-    return kept;
+    const hs_latency_problem *x = b->x;
+    const uint64_t dense = (variant != V_HOST ? x->bytes->predictor[l] : 0) +
+                           (variant == V_PREDICTOR_NORM ? x->bytes->ffn_norm[l] : 0);
+    size_t n = 0;
+    for (uint32_t k = variant == V_HOST; k <= b->n_groups; k++) {
+        const uint32_t neurons = neurons_of(b, k);
+        if (k && (x->no_neurons || neurons < x->min_neurons))
+            continue;
+        const uint64_t bytes = dense + (k ? x->neurons(x->neurons_ud, l, neurons) : 0);
+        run[n++] = (hs_choice){bytes, saved(host, ffn_s(b, l, k, variant)),
+                               k * N_VARIANTS + (uint32_t)variant};
+    }
+    return n;
+}
+
+/* The variants' lists as one, cheapest first; the four problems share it, so what no plan takes is
+ * left out once. */
+static void add_ffn(builder *b, uint32_t l, size_t *at)
+{
+    const hs_latency_problem *x = b->x;
+    const bool predictor = x->bytes->predictor[l] > 0 && x->cost->layer[l].predictor[HS_ON_CPU] > 0;
+    const int n_variants = !hs_plan_mine(x->bytes, l) ? 0 : predictor ? N_VARIANTS : 1;
+    const hs_choice *head[N_VARIANTS], *end[N_VARIANTS];
+    sum_shares(b, l);
+    const double host = ffn_s(b, l, 0, V_HOST);
+    b->cpu_s += host;
+    for (int v = 0; v < n_variants; v++) {
+        hs_choice *run = b->run + (size_t)v * ((size_t)b->n_groups + 1);
+        head[v] = run;
+        end[v] = run + list_variant(b, l, v, host, run);
+    }
+    const size_t start = *at;
+    add(b, at, 0, 0, 0);
+    for (;;) {
+        int first = -1;
+        for (int v = 0; v < n_variants; v++)
+            if (head[v] < end[v] && (first < 0 || cheapest_first(head[v], head[first]) < 0))
+                first = v;
+        if (first < 0)
+            return;
+        const hs_choice *o = head[first]++;
+        if (o->value <= b->c.choice[*at - 1].value)
+            continue;
+        /* More for the same bytes, by alignment, takes the place; nothing stays. */
+        if (*at - 1 > start && b->c.choice[*at - 1].cost == o->cost)
+            --*at;
+        b->c.choice[(*at)++] = *o;
+    }
 }
 
 static hs_status build(builder *b, hs_err *err)
@@ -135,7 +155,8 @@ static hs_status build(builder *b, hs_err *err)
     b->c.choice = calloc((size_t)n_layer * (N_ATTN + N_VARIANTS * ((size_t)b->n_groups + 1)) + 1,
                          sizeof *b->c.choice);
     b->share = calloc((size_t)b->n_groups + 1, sizeof *b->share);
-    if (!b->c.first || !b->c.choice || !b->share)
+    b->run = calloc(N_VARIANTS * ((size_t)b->n_groups + 1), sizeof *b->run);
+    if (!b->c.first || !b->c.choice || !b->share || !b->run)
         return hs_fail(err, HS_ERR_NOMEM, "latency problem: out of memory");
     b->cpu_s = hs_cost_output(x->cost, false);
     b->head = x->bytes->no_output ? 0 : saved(b->cpu_s, hs_cost_output(x->cost, true));
@@ -145,9 +166,7 @@ static hs_status build(builder *b, hs_err *err)
         b->c.first[l + 1] = at;
     }
     for (uint32_t l = 0; l < n_layer; l++) {
-        const size_t start = at;
         add_ffn(b, l, &at);
-        at = start + weed(&b->c.choice[start], at - start);
         b->c.first[n_layer + l + 1] = at;
     }
     b->most = b->head > 0 ? b->head : 0;
@@ -168,6 +187,7 @@ hs_status hs_latency_choices(const hs_latency_problem *x, hs_choices *out, int64
     builder b = {.x = x};
     const hs_status s = build(&b, err);
     free(b.share);
+    free(b.run);
     if (s != HS_OK) {
         free(b.c.first);
         free(b.c.choice);
@@ -294,6 +314,7 @@ hs_status hs_latency_solve(const hs_latency_problem *x, const hs_solve_params *q
     free(b.c.first);
     free(b.c.choice);
     free(b.share);
+    free(b.run);
     if (s != HS_OK)
         return s;
     hs_solve_result *r = &out->solve;
