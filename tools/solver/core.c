@@ -257,7 +257,7 @@ static hs_status start(hs_core *c, hs_err *err)
 {
     const uint32_t n_class = c->n_class;
     const size_t n = c->first[n_class];
-    step *s = malloc((n + 1) * sizeof *s), *tmp = malloc((n + 1) * sizeof *tmp);
+    step *s = calloc(n + 1, sizeof *s), *tmp = calloc(n + 1, sizeof *tmp);
     size_t *end = malloc(((size_t)n_class + 1) * sizeof *end);
     uint32_t *hull = malloc((n + 1) * sizeof *hull), *at = calloc((size_t)n_class + 1, sizeof *at);
     bool *shut = calloc((size_t)n_class + 1, sizeof *shut);
