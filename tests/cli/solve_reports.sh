@@ -96,9 +96,9 @@ one_error "unreadable: a folder" 3 "$(basename "$tmp"): " "$prog" -m "$m" -a "$t
 
 # --- --strict -------------------------------------------------------------------------
 one_error "--strict: an empty plan" 4 '^hotset-solve: --strict: no neurons are placed on the device: .*98560 bytes' \
-    "$prog" -m "$m" -a "$a" --vram-budget 100K -o "$tmp/no" --strict
+    "$prog" -m "$m" -a "$a" --vram-budget 200K -o "$tmp/no" --strict
 [ -e "$tmp/no" ] && not_ok "writes nothing" || ok "writes nothing"
-check "without it a warning" solve --vram-budget 100K
+check "without it a warning" solve --vram-budget 200K
 has "with the reason" 'warning: no neurons are placed on the device: .*98560 bytes' "$tmp/err"
 check "--strict: a plan with neurons" solve --vram-budget 3M --strict
 check "--strict: no budget asks for nothing" solve --vram-budget 0 --strict
