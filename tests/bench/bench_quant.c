@@ -2,7 +2,7 @@
  *
  *   bench_quant [speed | error]
  *
- * Where HS_PEER_GGML names a libggml-base.so (tests/bench/quantize.sh finds one), the same is
+ * Where HS_PEER_GGML names a libggml-base.so, the same is
  * measured of its ggml_quantize_chunk, in alternation: speed in medians, error as a ratio, below
  * 1 where ours is the smaller.  Errors are root mean squares relative to the weights' own, on
  * bell-shaped and heavy-tailed weights and, where HS_BENCH_MODEL names a GGUF file, on all its
