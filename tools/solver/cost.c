@@ -1,6 +1,7 @@
-/* The cost model.  It follows what the runtime does: every block on the device is fed and waited
- * for by itself, and a predictor on the device makes the CPU wait for the scores, so that the two
- * halves of that layer run one after the other. */
+/* The cost model.  Every block on the device is fed and waited for by itself, and a predictor on the
+ * device makes the CPU wait for the scores, so that the two halves of that layer run one after the
+ * other: an upper estimate, since the runtime saves waits where a layer's blocks are all on the
+ * device (docs/placement.md). */
 #include "tools/solver/cost.h"
 
 #include "runtime/split.h"
