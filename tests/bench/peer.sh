@@ -7,18 +7,13 @@
 #   HS_BENCH_ROUNDS=3      rounds                          HS_BENCH_THREADS="1 2"
 #   HS_BENCH_PROMPT=128    tokens of the prompt            HS_BENCH_GEN=16   tokens generated
 #   HS_BENCH_PEERS="llama.cpp ik_llama.cpp"               which other engines
-#   HS_PEERS=DIR           where the other engines are looked for and built, outside of this tree
-#                          (default: ~/.cache/hotset-peers); HS_PEERS= leaves them out
+#   HS_PEERS=DIR           where they are (tests/bench/peers)
 #
 # Of Q4_0, decoding with 10 and 20 % of the neurons predicted active, and exactly with 10 % active,
 # is measured too, beside the dense decoding of the others.
-#
-# The other engines come out of the source packages llama-cpp-python and ik-llama-cpp-python, which
-# carry them, by pip and cmake: some 20 minutes on two cores, once.  What cannot be had is said and
-# left out.
 set -eu
 build=${1:?build folder}
-peers=${HS_PEERS-${XDG_CACHE_HOME:-$HOME/.cache}/hotset-peers}
+. tests/bench/peers
 rounds=${HS_BENCH_ROUNDS:-3}
 types=${HS_BENCH_TYPES:-Q4_0 Q8_0 F16}
 threads=${HS_BENCH_THREADS:-1 2}
@@ -31,36 +26,10 @@ make -s BUILD="$build" "$build/gen/model" "$build/gen/json_query" "$build/bin/ho
 work=$(mktemp -d "$build/bench/peer.XXXXXX")
 trap 'rm -rf "$work"' EXIT INT TERM
 
-# Builds llama-bench out of a source package: NAME PACKAGE.
-build_peer() {
-    [ -x "$peers/$1/bin/llama-bench" ] && return 0
-    command -v cmake >/dev/null && command -v python3 >/dev/null || return 1
-    mkdir -p "$peers/$1"
-    (
-        cd "$peers/$1"
-        python3 -m venv env && env/bin/pip -q install scikit-build-core &&
-            env/bin/pip -q download --no-deps --no-build-isolation --no-binary :all: "$2"
-        tar xzf ./*.tar.gz
-        source=$(find . -path '*/vendor/*/CMakeLists.txt' | awk '{ print length, $0 }' | sort -n |
-            sed -n '1s/^[0-9]* //p')
-        cmake -S "${source%/*}" -B . -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
-            -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF \
-            -DLLAMA_BUILD_SERVER=OFF
-        cmake --build . --target llama-bench -j "$(nproc)"
-    ) >"$peers/$1/log" 2>&1 && [ -x "$peers/$1/bin/llama-bench" ]
-}
-
 found=
-if [ -n "$peers" ]; then
-    for p in ${HS_BENCH_PEERS-llama.cpp ik_llama.cpp}; do
-        package=$(echo "$p" | sed 's/llama.cpp/llama-cpp-python/; s/_/-/')
-        if build_peer "$p" "$package"; then
-            found="$found $p"
-        else
-            echo "peer.sh: $p is not here and could not be built (see $peers/$p/log)"
-        fi
-    done
-fi
+for p in ${HS_BENCH_PEERS-llama.cpp ik_llama.cpp}; do
+    ! peer_has "$p" llama-bench || found="$found $p"
+done
 
 # Lines for the record out of the JSON of both programs: TEST tokens/s, the prompt's first.
 rows() { # FILE
