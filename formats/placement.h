@@ -82,9 +82,9 @@ HS_NODISCARD hs_status hs_placement_spread(hs_placement *p, uint32_t l, const in
  * a placement for one device, d = 0 is a copy. */
 HS_NODISCARD hs_status hs_placement_view(hs_placement **out, const hs_placement *p, uint32_t d,
                                          hs_err *err);
-/* Every tensor at its place in the file and cross-checked: gpu_idx only 0 and 1, gpu_bucket its ascending
- * list of ones, every layer present, nothing else in the file; of several devices, numbers of
- * devices that there are. */
+/* Every tensor at its place in the file and cross-checked: gpu_idx only 0 and 1, gpu_bucket its
+ * ascending list of ones, every layer present, nothing else in the file; of several devices,
+ * numbers of devices that there are. */
 HS_NODISCARD hs_status hs_placement_read(hs_placement **out, const char *path, hs_err *err);
 HS_NODISCARD hs_status hs_placement_parse(hs_placement **out, const hs_gguf *g, hs_err *err);
 /* The file's bytes into `out`, which the caller commits (after verifying what it wrote) or

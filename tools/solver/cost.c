@@ -1,6 +1,6 @@
-/* The cost model.  Every block on the device is fed and waited for by itself, and a predictor on the
- * device makes the CPU wait for the scores, so that the two halves of that layer run one after the
- * other: an upper estimate, since the runtime saves waits where a layer's blocks are all on the
+/* The cost model.  Every block on the device is fed and waited for by itself, and a predictor on
+ * the device makes the CPU wait for the scores, so that the two halves of that layer run one after
+ * the other: an upper estimate, since the runtime saves waits where a layer's blocks are all on the
  * device (docs/placement.md). */
 #include "tools/solver/cost.h"
 
