@@ -238,6 +238,9 @@ check-run: all $(test_programs) $(addprefix $(BUILD)/gen/,$(gens))
 	   $(call make_list,check-layers check-isa check-man check-ptxas); } | HS_SAN='$(SAN)' scripts/run-tests $(BUILD)/logs
 check-fast: all $(test_programs)  ## unit tests, fuzz corpora and layers only
 	@{ $(unit_list); $(call make_list,check-layers); } | scripts/run-tests $(BUILD)/logs
+threaded := $(filter $(patsubst tests/unit/%.c,%,$(shell grep -l 'hs_pool_new\|n_threads\|pthread' tests/unit/*.c)),$(tests))
+check-threads: $(addprefix $(BUILD)/tests/,$(threaded))  ## the unit tests that start threads, for SAN=thread
+	@for t in $(threaded); do echo "$(limit) unit/$$t $(aslr_off) $(BUILD)/tests/$$t"; done | scripts/run-tests $(BUILD)/logs
 check-cli: all $(addprefix $(BUILD)/gen/,$(gens))  ## command-line tests only; T=name for one
 	@HS_TIMEOUT=$(limit) HS_RUN='$(aslr_off)' HS_SAN='$(SAN)' tests/cli/run.sh $(BUILD) $(T)
 
@@ -334,7 +337,7 @@ help:  ## this text
 clean:  ## remove $(BUILD)
 	rm -rf $(BUILD)
 FORCE:
-.PHONY: all missing check check-run check-fast check-cli check-layers check-isa check-man check-ptxas check-gpu bench-gpu bench demo \
+.PHONY: all missing check check-run check-fast check-threads check-cli check-layers check-isa check-man check-ptxas check-gpu bench-gpu bench demo \
         fuzz fuzz-programs install lint format deps help clean FORCE
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
